@@ -1,0 +1,108 @@
+"""Named SQL statements, read from ``sql/queries`` and bound at import.
+
+A statement begins with ``-- name: claim_jobs`` and a comment line saying what it
+does, has named parameters (``%(lease)s::interval``) and says ``{schema}`` wherever
+a table of ours stands. Nobody sets ``search_path``: it is session state, which a
+pooler may hand to another chain's worker.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from psycopg import sql
+
+_NAME = re.compile(r"^-- name: (?P<name>[a-z][a-z0-9_]*)\s*$", re.MULTILINE)
+
+
+def sql_directory() -> Path:
+    """Return the folder with ``migrations`` and ``queries``.
+
+    An installed wheel carries it as ``indexer/_sql``; a checkout reads it in place.
+    """
+    package = Path(__file__).resolve().parent.parent
+    installed = package / "_sql"
+    return installed if installed.is_dir() else package.parent / "sql"
+
+
+class Query:
+    """One named statement; ``on(schema)`` gives its text for a schema."""
+
+    def __init__(self, owner: str, name: str, template: str) -> None:
+        self.owner = owner
+        self.name = name
+        self.template = template
+        self._bound: dict[str, bytes] = {}
+
+    def __repr__(self) -> str:
+        return f"<Query {self.owner}.{self.name}>"
+
+    def on(self, schema: str) -> bytes:
+        """Return the statement with every table qualified by ``schema``."""
+        bound = self._bound.get(schema)
+        if bound is None:
+            bound = bind(self.template, schema=schema)
+            self._bound[schema] = bound
+        return bound
+
+
+def bind(template: str, **identifiers: str) -> bytes:
+    """Put quoted identifiers into the ``{name}`` places of a template."""
+    quoted = {key: sql.Identifier(value) for key, value in identifiers.items()}
+    # The template is one of our own files, so it is as trusted as a literal.
+    return sql.SQL(template).format(**quoted).as_bytes(None)  # type: ignore[arg-type]
+
+
+class Queries(Mapping[str, Query]):
+    """The statements of one file, by name."""
+
+    def __init__(self, owner: str, statements: dict[str, Query]) -> None:
+        self.owner = owner
+        self._statements = statements
+
+    def __getitem__(self, name: str) -> Query:
+        try:
+            return self._statements[name]
+        except KeyError:
+            raise LookupError(
+                f"sql/queries/{self.owner}.sql has no statement named {name}"
+            ) from None
+
+    def __iter__(self) -> Any:
+        return iter(self._statements)
+
+    def __len__(self) -> int:
+        return len(self._statements)
+
+
+@cache
+def load(owner: str) -> Queries:
+    """Read ``sql/queries/<owner>.sql``.
+
+    Raises LookupError where the file is missing or names a statement twice.
+    """
+    path = sql_directory() / "queries" / f"{owner}.sql"
+    if not path.is_file():
+        raise LookupError(f"there is no {path}")
+    return Queries(owner, _parse(owner, path.read_text(encoding="utf-8")))
+
+
+def owners() -> list[str]:
+    """Return the names of all files of statements."""
+    return sorted(path.stem for path in (sql_directory() / "queries").glob("*.sql"))
+
+
+def _parse(owner: str, text: str) -> dict[str, Query]:
+    statements: dict[str, Query] = {}
+    marks = list(_NAME.finditer(text))
+    for mark, following in zip(marks, [*marks[1:], None], strict=True):
+        name = mark["name"]
+        body = text[mark.end() : following.start() if following else len(text)]
+        if name in statements:
+            raise LookupError(f"sql/queries/{owner}.sql names {name} twice")
+        statements[name] = Query(owner, name, body.strip().rstrip(";"))
+    return statements
