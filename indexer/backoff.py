@@ -18,4 +18,4 @@ def delay_seconds(
     return min(cap, base * 2.0 ** min(failures, 20) * (0.5 + source.random()))
 
 
-_SHARED = Random()  # noqa: S311 - spreads retries in time, guards nothing
+_SHARED = Random()

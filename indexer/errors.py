@@ -9,6 +9,7 @@
     │   ├── RpcUnavailable          the node does not answer
     │   ├── RpcRateLimited          the node asks for less (``retry_after`` seconds)
     │   └── DatabaseUnavailable     PostgreSQL does not answer, or is read-only
+    │       └── DiskFull            PostgreSQL has no room left
     ├── RpcError                    the node answered with a JSON-RPC error object
     ├── RangeTooLarge               split the request (``suggested`` items or fewer)
     ├── ChainDataError              never store it
@@ -19,7 +20,6 @@
     │   ├── StoredBlockConflict     a stored block has another hash
     │   └── ReorgDetected           the parent is not the block we hold
     ├── WrongChain                  the endpoint serves another chain
-    ├── DiskFull                    PostgreSQL has no room left: exit 1
     ├── ClaimLost                   roll back, write nothing more, say nothing
     └── LeaseLost                   the same for a single role (the follower)
 
@@ -63,6 +63,10 @@ class RpcRateLimited(TransientError):
 
 class DatabaseUnavailable(TransientError):
     """PostgreSQL does not answer, is starting, full of clients, or read-only."""
+
+
+class DiskFull(DatabaseUnavailable):
+    """PostgreSQL could not extend a file; the transaction was rolled back."""
 
 
 class RpcError(IndexerError):
@@ -153,10 +157,6 @@ class ReorgDetected(ChainDataError):
 
 class WrongChain(IndexerError):
     """The endpoint serves another chain than the one this schema holds."""
-
-
-class DiskFull(IndexerError):
-    """PostgreSQL could not extend a file; the transaction was rolled back."""
 
 
 class ClaimLost(IndexerError):

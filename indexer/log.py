@@ -15,7 +15,8 @@ _RPC_PATH = re.compile(
 )
 _KEYWORD = re.compile(
     r"\b(?P<key>password|passfile|sslpassword|sslkey|token|secret|api[-_]?key|apikey"
-    r"|authorization)(?P<sep>\s*[=:]\s*)(?P<value>'[^']*'|(?:bearer |basic )?[^\s'\"&,]+)",
+    r"|authorization)(?P<sep>\s*[=:]\s*)"
+    r"(?P<value>'[^']*'|(?:bearer |basic )?[^\s'\"&,]+)",
     re.IGNORECASE,
 )
 
@@ -28,7 +29,9 @@ def redact(text: str) -> str:
     ``***``. What is left still names the host.
     """
     text = _USERINFO.sub(r"\g<scheme>***@", text)
-    text = _RPC_PATH.sub(lambda m: m["base"] + ("/***" if len(m["rest"]) > 1 else ""), text)
+    text = _RPC_PATH.sub(
+        lambda m: m["base"] + ("/***" if len(m["rest"]) > 1 else ""), text
+    )
     return _KEYWORD.sub(r"\g<key>\g<sep>***", text)
 
 

@@ -71,10 +71,13 @@ class TransactionRow(NamedTuple):
 
 
 class WithdrawalRow(NamedTuple):
-    """A row of ``withdrawals``; ``amount`` is in Gwei, as the chain has it."""
+    """A row of ``withdrawals``; ``amount`` is in Gwei, as the chain has it.
+
+    ``withdrawal_index`` is the column ``index``, a name that tuples have taken.
+    """
 
     block_number: int
-    index: int
+    withdrawal_index: int
     validator_index: int | None
     address: bytes | None
     amount: int | None

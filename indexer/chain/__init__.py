@@ -1,0 +1,1 @@
+"""JSON-RPC without the database: fetch, decode, check."""

@@ -1,0 +1,1 @@
+"""The commands: parse, make a Config, call one service, exit code."""

@@ -1,0 +1,1 @@
+"""PostgreSQL without a word of the domain: connections, queries, migrations."""

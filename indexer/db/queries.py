@@ -9,12 +9,14 @@ pooler may hand to another chain's worker.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from psycopg import sql
+from psycopg.rows import TupleRow
+
+from indexer.db.connection import Connection, SyncConnection
 
 _NAME = re.compile(r"^-- name: (?P<name>[a-z][a-z0-9_]*)\s*$", re.MULTILINE)
 
@@ -49,12 +51,31 @@ class Query:
             self._bound[schema] = bound
         return bound
 
+    async def run(self, conn: Connection, **parameters: object) -> int:
+        """Execute and return how many rows were changed."""
+        cursor = await conn.execute(self.on(conn.schema), parameters or None)
+        return cursor.rowcount
+
+    async def rows(self, conn: Connection, **parameters: object) -> list[TupleRow]:
+        """Execute and return every row."""
+        cursor = await conn.execute(self.on(conn.schema), parameters or None)
+        return await cursor.fetchall()
+
+    async def row(self, conn: Connection, **parameters: object) -> TupleRow | None:
+        """Execute and return the first row, if there is one."""
+        cursor = await conn.execute(self.on(conn.schema), parameters or None)
+        return await cursor.fetchone()
+
+    def rows_sync(self, conn: SyncConnection, **parameters: object) -> list[TupleRow]:
+        """Execute on a blocking connection and return every row."""
+        return conn.execute(self.on(conn.schema), parameters or None).fetchall()
+
 
 def bind(template: str, **identifiers: str) -> bytes:
     """Put quoted identifiers into the ``{name}`` places of a template."""
     quoted = {key: sql.Identifier(value) for key, value in identifiers.items()}
     # The template is one of our own files, so it is as trusted as a literal.
-    return sql.SQL(template).format(**quoted).as_bytes(None)  # type: ignore[arg-type]
+    return sql.SQL(template).format(**quoted).as_bytes(None)
 
 
 class Queries(Mapping[str, Query]):
@@ -72,7 +93,7 @@ class Queries(Mapping[str, Query]):
                 f"sql/queries/{self.owner}.sql has no statement named {name}"
             ) from None
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return iter(self._statements)
 
     def __len__(self) -> int:

@@ -1,0 +1,1 @@
+"""A deterministic EVM node for demos, tests and benchmarks."""

@@ -1,0 +1,1 @@
+"""The queue: whoever shows the claim token owns the job."""

@@ -1,0 +1,1 @@
+"""Transactions, loops and signals; where jobs, chain and store meet."""

@@ -1,0 +1,1 @@
+"""The chain tables: COPY in, coverage, partitions."""

@@ -1,0 +1,244 @@
+"""Connections to PostgreSQL that know their chain's schema.
+
+Connections are in autocommit: a statement of its own is committed at once, and a
+transaction is opened on purpose by :meth:`Database.transaction`. Nothing here leaves
+session state behind, so a transaction-mode pooler may stand in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import TupleRow
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from indexer.db.failures import translated
+from indexer.errors import ConfigError, DatabaseUnavailable
+from indexer.log import redact_url
+
+# A half-open connection is noticed within about half a minute rather than after the
+# kernel's two hours; what the user's own URL says wins.
+_NETWORK: dict[str, str] = {
+    "connect_timeout": "10",
+    "keepalives": "1",
+    "keepalives_idle": "15",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+    "target_session_attrs": "read-write",
+}
+
+STATEMENT_TIMEOUT = timedelta(seconds=60)
+IDLE_TIMEOUT = timedelta(seconds=30)
+LOCK_TIMEOUT = timedelta(seconds=10)
+
+
+class Connection(psycopg.AsyncConnection[TupleRow]):
+    """An autocommit connection; ``schema`` is the chain's schema."""
+
+    schema: str = "indexer"
+
+
+class SyncConnection(psycopg.Connection[TupleRow]):
+    """The same for a thread (the heartbeat's)."""
+
+    schema: str = "indexer"
+
+
+def conninfo(url: str, *, application: str) -> str:
+    """Return a connection string: our parameters, overridden by what the URL says.
+
+    Raises ConfigError where the URL is none.
+    """
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        raise ConfigError(
+            f"the database URL {redact_url(url)} is not one PostgreSQL understands; "
+            "it looks like postgresql://user:password@host:5432/database"
+        ) from None
+    ours = {**_NETWORK, "application_name": application}
+    return make_conninfo("", **{**ours, **given})
+
+
+async def connect(
+    url: str, *, schema: str, application: str = "indexer", prepared: bool = True
+) -> Connection:
+    """Open one connection of its own.
+
+    Raises ConfigError for an unusable URL, DatabaseUnavailable where nobody answers.
+    """
+    info = conninfo(url, application=application)
+    with translated(f"connecting to {redact_url(url)}"):
+        conn = await Connection.connect(
+            info, autocommit=True, prepare_threshold=5 if prepared else None
+        )
+    await _configure(conn, schema=schema)
+    return conn
+
+
+def connect_sync(
+    url: str, *, schema: str, application: str = "indexer", prepared: bool = True
+) -> SyncConnection:
+    """Open one blocking connection, for a thread of its own."""
+    info = conninfo(url, application=application)
+    with translated(f"connecting to {redact_url(url)}"):
+        conn = SyncConnection.connect(
+            info, autocommit=True, prepare_threshold=5 if prepared else None
+        )
+    conn.schema = schema
+    return conn
+
+
+async def behind_pooler(conn: Connection) -> bool:
+    """Tell whether a pooler stands between: it hands out a process id of its own."""
+    cursor = await conn.execute(b"select pg_catalog.pg_backend_pid()")
+    row = await cursor.fetchone()
+    return row is not None and row[0] != conn.info.backend_pid
+
+
+async def _configure(conn: Connection, *, schema: str) -> None:
+    conn.schema = schema
+    # Only changes what BEGIN says; nothing is sent and nothing stays in the session.
+    await conn.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+
+
+class Database:
+    """A pool of connections for one chain's schema."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str,
+        size: int = 4,
+        application: str = "indexer",
+        prepared: bool | None = None,
+    ) -> None:
+        """Remember the settings; :meth:`open` connects.
+
+        ``prepared`` None means: prepare statements unless a pooler is noticed.
+        """
+        self.url = url
+        self.schema = schema
+        self.size = size
+        self.application = application
+        self.prepared = prepared
+        self._pool: AsyncConnectionPool[Connection] | None = None
+
+    async def open(self) -> None:
+        """Connect, so that a wrong URL or a stopped server is said at once."""
+        first = await connect(
+            self.url, schema=self.schema, application=self.application, prepared=False
+        )
+        async with first:
+            if self.prepared is None:
+                self.prepared = not await behind_pooler(first)
+        self._pool = AsyncConnectionPool(
+            conninfo(self.url, application=self.application),
+            connection_class=Connection,
+            kwargs={
+                "autocommit": True,
+                "prepare_threshold": 5 if self.prepared else None,
+            },
+            min_size=1,
+            max_size=self.size,
+            configure=self._configure,
+            check=AsyncConnectionPool.check_connection,
+            reconnect_timeout=5,
+            open=False,
+            name=self.application,
+        )
+        await self._pool.open()
+
+    async def close(self) -> None:
+        """Close the pool; connections in use are closed as they come back."""
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _configure(self, conn: Connection) -> None:
+        await _configure(conn, schema=self.schema)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """Lend an autocommit connection; errors come as ours."""
+        if self._pool is None:
+            raise DatabaseUnavailable("the connection pool is closed")
+        with translated(f"using {redact_url(self.url)}"):
+            try:
+                async with self._pool.connection() as conn:
+                    yield conn
+            except PoolTimeout as error:
+                raise DatabaseUnavailable(
+                    f"no connection to {redact_url(self.url)} came free: {error}"
+                ) from None
+
+    @asynccontextmanager
+    async def transaction(
+        self,
+        *,
+        statement_timeout: timedelta = STATEMENT_TIMEOUT,
+        lock_timeout: timedelta = LOCK_TIMEOUT,
+    ) -> AsyncIterator[Connection]:
+        """Lend a connection inside one READ COMMITTED transaction.
+
+        The timeouts hold for this transaction only (SET LOCAL), so a pooler cannot
+        lose them or hand them to somebody else.
+        """
+        async with self.connection() as conn, conn.transaction():
+            await set_local_timeouts(
+                conn, statement_timeout=statement_timeout, lock_timeout=lock_timeout
+            )
+            yield conn
+
+    async def connect(self, *, application: str | None = None) -> Connection:
+        """Open a connection outside the pool, for a session's whole life."""
+        return await connect(
+            self.url,
+            schema=self.schema,
+            application=application or self.application,
+            prepared=bool(self.prepared),
+        )
+
+
+async def set_local_timeouts(
+    conn: Connection,
+    *,
+    statement_timeout: timedelta = STATEMENT_TIMEOUT,
+    lock_timeout: timedelta = LOCK_TIMEOUT,
+    idle_timeout: timedelta = IDLE_TIMEOUT,
+) -> None:
+    """Bound what the current transaction may wait for, in one round trip."""
+    await conn.execute(
+        b"select pg_catalog.set_config('statement_timeout', %s, true),"
+        b" pg_catalog.set_config('lock_timeout', %s, true),"
+        b" pg_catalog.set_config('idle_in_transaction_session_timeout', %s, true)",
+        [
+            _milliseconds(statement_timeout),
+            _milliseconds(lock_timeout),
+            _milliseconds(idle_timeout),
+        ],
+    )
+
+
+def _milliseconds(value: timedelta) -> str:
+    return f"{max(1, round(value.total_seconds() * 1000))}ms"

@@ -1,0 +1,81 @@
+"""Turn psycopg's errors into ours, by what the caller must do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import errors as pg
+
+from indexer.errors import DatabaseUnavailable, DiskFull, IndexerError, MigrationError
+from indexer.log import redact
+
+# Classes and codes that mean: reconnect, or try again after a jittered wait.
+_RETRYABLE_PREFIXES = ("08", "57P0", "53")
+_RETRYABLE = frozenset(
+    {
+        "25006",  # read-only: a standby was promoted or demoted under us
+        "25P03",  # idle in transaction too long
+        "40001",
+        "40P01",
+        "55P03",  # lock not available
+        "57014",  # statement timeout or cancel
+    }
+)
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Tell whether the same work may succeed later without a human."""
+    if isinstance(error, DatabaseUnavailable):
+        return True
+    if not isinstance(error, psycopg.Error):
+        return False
+    code = error.sqlstate
+    if code is None:
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return code in _RETRYABLE or code.startswith(_RETRYABLE_PREFIXES)
+
+
+def translate(error: psycopg.Error, doing: str) -> IndexerError | None:
+    """Return our error for psycopg's, or None where it is a defect to be seen."""
+    reason = redact(str(error).strip().splitlines()[0] if str(error).strip() else "")
+    if isinstance(error, pg.DiskFull):
+        return DiskFull(
+            f"PostgreSQL has no room left ({reason}) while {doing}; the transaction "
+            "was rolled back and nothing is half-written. Make room on the server's "
+            "disk or add a tablespace; the work goes on by itself"
+        )
+    if isinstance(error, pg.InvalidPassword | pg.InvalidAuthorizationSpecification):
+        return DatabaseUnavailable(
+            f"{doing}: PostgreSQL refused the user or password ({reason}); check "
+            "--database-url"
+        )
+    if isinstance(error, pg.InvalidCatalogName):
+        return DatabaseUnavailable(
+            f"{doing}: {reason}; create it or check --database-url"
+        )
+    if isinstance(error, pg.UndefinedTable | pg.InvalidSchemaName | pg.UndefinedColumn):
+        return MigrationError(f"{doing}: {reason}; run `indexer migrate`")
+    if isinstance(error, pg.InsufficientPrivilege):
+        return MigrationError(
+            f"{doing}: {reason}; grant it to the user in --database-url"
+        )
+    if is_retryable(error):
+        return DatabaseUnavailable(
+            f"{doing}: {reason or 'the connection was lost'}; check that PostgreSQL "
+            "runs and that --database-url names it"
+        )
+    return None
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Raise ours in place of psycopg's errors; ``doing`` ends up in the message."""
+    try:
+        yield
+    except psycopg.Error as error:
+        ours = translate(error, doing)
+        if ours is None:
+            raise
+        raise ours from error

@@ -1,0 +1,41 @@
+-- name: lock_migrations
+-- One migration of a schema at a time, from any number of hosts.
+select pg_catalog.pg_advisory_xact_lock(
+    pg_catalog.hashtextextended('indexer.migrate ' || %(schema)s::text, 0)
+);
+
+-- name: schema_exists
+-- Tell whether the schema is there: creating one needs a right that a user who may
+-- only use an existing one does not have.
+select pg_catalog.to_regnamespace(pg_catalog.quote_ident(%(schema)s::text)) is not null;
+
+-- name: migrations_table_exists
+-- Tell whether anything was ever migrated.
+select exists (
+    select from pg_catalog.pg_tables
+    where schemaname = %(schema)s::text and tablename = 'migrations'
+);
+
+-- name: create_schema
+-- One schema holds one chain.
+create schema if not exists {schema};
+
+-- name: create_migrations_table
+-- What was applied, and from which file.
+create table if not exists {schema}.migrations (
+    version integer primary key,
+    name text not null,
+    checksum text not null,
+    applied_at timestamptz not null default now()
+);
+
+-- name: applied_migrations
+-- The versions that are there, with their names and checksums.
+select version, name, checksum
+from {schema}.migrations
+order by version;
+
+-- name: record_migration
+-- Commits together with what it did.
+insert into {schema}.migrations (version, name, checksum)
+values (%(version)s::integer, %(name)s::text, %(checksum)s::text);
