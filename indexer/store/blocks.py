@@ -1,0 +1,197 @@
+"""Write and read the chain tables in the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from indexer.db.connection import Connection
+from indexer.db.queries import load
+from indexer.errors import InconsistentResponse, ReorgDetected, StoredBlockConflict
+from indexer.ranges import BlockRange
+from indexer.rows import BlockData, BlockEvents, BlockRef
+from indexer.store import coverage
+from indexer.store.copy import copy_rows
+from indexer.store.tables import BLOCKS, LOGS, RECEIPTS, TRANSACTIONS, WITHDRAWALS
+
+# keccak(rlp("")): the root of a trie without entries.
+EMPTY_ROOT = bytes.fromhex(
+    "56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421"
+)
+EMPTY_BLOOM = bytes(256)
+
+_QUERIES = load("blocks")
+_STORED_IN_RANGE = _QUERIES["stored_in_range"]
+_NEIGHBOURS = _QUERIES["neighbours"]
+_HASHES = _QUERIES["hashes_in_range"]
+_LOCK_HASHES = _QUERIES["lock_hashes_in_range"]
+_REFS = _QUERIES["block_refs"]
+_HIGHEST = _QUERIES["highest_block"]
+_HASH = _QUERIES["block_hash"]
+_STORED_RANGES = _QUERIES["stored_ranges"]
+_WITHOUT_EVENTS = _QUERIES["blocks_without_events"]
+
+
+class StoredBlock(NamedTuple):
+    """A height and the hash stored there."""
+
+    number: int
+    hash: bytes
+
+
+async def is_fresh(conn: Connection, blocks: BlockRange) -> bool:
+    """Tell whether no block of the range is stored yet."""
+    row = await _STORED_IN_RANGE.row(conn, first=blocks.first, last=blocks.last)
+    return row is not None and not row[0]
+
+
+async def write_blocks(
+    conn: Connection, *, data: Sequence[BlockData], fresh: bool
+) -> int:
+    """Store consecutive blocks with their transactions and withdrawals.
+
+    Return how many blocks were not there before. Runs in the caller's transaction.
+
+    Raises StoredBlockConflict where a height is stored with another hash,
+    ReorgDetected where the block below is not the parent, RangeNotFresh where
+    ``fresh`` was wrong (the transaction is then lost).
+    """
+    blocks = BlockRange(data[0].block.number, data[-1].block.number)
+    await _check_neighbours(conn, data)
+    if not fresh:
+        await _check_stored_hashes(conn, data)
+    written = await copy_rows(
+        conn, table=BLOCKS, rows=[each.block for each in data], fresh=fresh
+    )
+    await copy_rows(
+        conn,
+        table=TRANSACTIONS,
+        rows=[row for each in data for row in each.transactions],
+        fresh=fresh,
+    )
+    await copy_rows(
+        conn,
+        table=WITHDRAWALS,
+        rows=[row for each in data for row in each.withdrawals],
+        fresh=fresh,
+    )
+    if not fresh:
+        # Somebody else may have stored a height between the first look and the
+        # insert, which then did nothing for it.
+        await _check_stored_hashes(conn, data)
+    await coverage.extend(conn, dataset="blocks", blocks=blocks)
+    return written
+
+
+async def _check_neighbours(conn: Connection, data: Sequence[BlockData]) -> None:
+    first, last = data[0].block, data[-1].block
+    rows = await _NEIGHBOURS.rows(conn, below=first.number - 1, above=last.number + 1)
+    for number, stored_hash, parent_hash in rows:
+        if number < first.number and stored_hash != first.parent_hash:
+            raise ReorgDetected(first.number, stored_hash, first.parent_hash)
+        if number > last.number and parent_hash != last.hash:
+            raise InconsistentResponse(
+                f"block {number} is stored with parent 0x{parent_hash.hex()}, but the "
+                f"node gives block {last.number} as 0x{last.hash.hex()}; nothing was "
+                f"overwritten. Run `indexer verify --from {last.number} --to "
+                f"{number + 1} --repair`",
+                block_number=last.number,
+            )
+
+
+async def _check_stored_hashes(conn: Connection, data: Sequence[BlockData]) -> None:
+    offered = {each.block.number: each.block.hash for each in data}
+    rows = await _HASHES.rows(conn, first=min(offered), last=max(offered))
+    for number, stored in rows:
+        if number in offered and stored != offered[number]:
+            raise StoredBlockConflict(number, stored, offered[number])
+
+
+async def write_events(
+    conn: Connection,
+    *,
+    data: Sequence[BlockEvents],
+    fresh: bool,
+    final: bool,
+) -> int:
+    """Store the receipts and logs of blocks; return how many logs were new.
+
+    The block row of every height must have the hash that the receipts name (C2).
+    Above the finalized height (``final`` false) it is held under a row lock until
+    the caller's transaction ends, so that no reorganisation can slip in between;
+    below it nothing replaces blocks, and 10,000 row locks would be 6 MB of WAL.
+
+    Raises InconsistentResponse where a block is gone or another, RangeNotFresh.
+    """
+    first, last = data[0].number, data[-1].number
+    query = _HASHES if final else _LOCK_HASHES
+    stored: dict[int, bytes] = dict(await query.rows(conn, first=first, last=last))
+    for each in data:
+        if stored.get(each.number) != each.hash:
+            raise InconsistentResponse(
+                f"the receipts of block {each.number} belong to 0x{each.hash.hex()}, "
+                "which is not the block stored at that height (any more)",
+                block_number=each.number,
+            )
+    await copy_rows(
+        conn,
+        table=RECEIPTS,
+        rows=[row for each in data for row in each.receipts],
+        fresh=fresh,
+    )
+    written = await copy_rows(
+        conn, table=LOGS, rows=[row for each in data for row in each.logs], fresh=fresh
+    )
+    await coverage.extend(conn, dataset="events", blocks=BlockRange(first, last))
+    return written
+
+
+async def block_refs(conn: Connection, blocks: BlockRange) -> list[BlockRef]:
+    """Return the stored blocks of a range, in order, with their transaction hashes.
+
+    Raises InconsistentResponse where two neighbours that are stored do not link.
+    """
+    rows = await _REFS.rows(conn, first=blocks.first, last=blocks.last)
+    for below, above in pairwise(rows):
+        if above[0] == below[0] + 1 and above[2] != below[1]:
+            raise InconsistentResponse(
+                f"stored block {above[0]} names 0x{above[2].hex()} as its parent, but "
+                f"block {below[0]} is stored as 0x{below[1].hex()}. Run `indexer "
+                f"verify --from {below[0]} --to {above[0] + 1} --repair`",
+                block_number=above[0],
+            )
+    return [
+        BlockRef(number, hash_, timestamp, root, bloom, tuple(hashes))
+        for number, hash_, _, timestamp, root, bloom, hashes in rows
+    ]
+
+
+async def highest_block(conn: Connection) -> StoredBlock | None:
+    """Return the highest stored block."""
+    row = await _HIGHEST.row(conn)
+    return None if row is None else StoredBlock(row[0], row[1])
+
+
+async def block_hash(conn: Connection, number: int) -> bytes | None:
+    """Return the hash stored at a height."""
+    row = await _HASH.row(conn, number=number)
+    return None if row is None else bytes(row[0])
+
+
+async def stored_ranges(conn: Connection, blocks: BlockRange) -> list[BlockRange]:
+    """Return the maximal runs of stored heights within a range, from the rows."""
+    rows = await _STORED_RANGES.rows(conn, first=blocks.first, last=blocks.last)
+    return [BlockRange(first, last) for first, last in rows]
+
+
+async def without_events(conn: Connection, blocks: BlockRange) -> list[int]:
+    """Return stored heights of a range whose receipts or logs are not all there."""
+    rows = await _WITHOUT_EVENTS.rows(
+        conn,
+        first=blocks.first,
+        last=blocks.last,
+        empty_root=EMPTY_ROOT,
+        empty_bloom=EMPTY_BLOOM,
+    )
+    return [row[0] for row in rows]

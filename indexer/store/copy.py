@@ -1,0 +1,106 @@
+"""The only COPY: rows into a table, straight or by way of a staging table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from psycopg import errors as pg
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from indexer.db.connection import Connection
+from indexer.errors import IndexerError
+from indexer.store.tables import Table
+
+
+class RangeNotFresh(IndexerError):
+    """Rows were there already: the same chunk goes through the staging table."""
+
+
+async def copy_rows(
+    conn: Connection, *, table: Table, rows: Sequence[tuple[object, ...]], fresh: bool
+) -> int:
+    """Write rows into a chain table; return how many were not there before.
+
+    Fresh rows are copied straight in. Otherwise they go through a temporary table
+    and ``INSERT … ON CONFLICT DO NOTHING``, in key order so that two writers of the
+    same rows cannot deadlock. Both leave the same rows. Runs in the caller's
+    transaction.
+
+    Raises RangeNotFresh (the transaction is then lost) where ``fresh`` was wrong.
+    """
+    if not rows:
+        return 0
+    target = sql.Identifier(conn.schema, table.name)
+    if fresh:
+        try:
+            await _copy(conn, target, table, rows)
+        except pg.UniqueViolation:
+            raise RangeNotFresh(f"some rows of {table.name} exist already") from None
+        return len(rows)
+    return await _merge(conn, target, table, rows)
+
+
+async def _merge(
+    conn: Connection,
+    target: sql.Identifier,
+    table: Table,
+    rows: Sequence[tuple[object, ...]],
+) -> int:
+    # pg_temp is the session's own schema, and ON COMMIT DROP keeps it from outliving
+    # the transaction on a pooled connection.
+    stage = sql.Identifier("pg_temp", f"stage_{table.name}")
+    await conn.execute(
+        sql.SQL("create temporary table {} (like {}) on commit drop").format(
+            sql.Identifier(f"stage_{table.name}"), target
+        )
+    )
+    await _copy(conn, stage, table, rows)
+    columns = sql.SQL(", ").join(map(sql.Identifier, table.columns))
+    key = sql.SQL(", ").join(map(sql.Identifier, table.columns[:2]))
+    cursor = await conn.execute(
+        sql.SQL(
+            "insert into {target} ({columns}) select {columns} from {stage} "
+            "order by {key} on conflict do nothing"
+        ).format(target=target, columns=columns, stage=stage, key=key)
+    )
+    return cursor.rowcount
+
+
+async def _copy(
+    conn: Connection,
+    target: sql.Identifier,
+    table: Table,
+    rows: Sequence[tuple[object, ...]],
+) -> None:
+    columns = sql.SQL(", ").join(map(sql.Identifier, table.columns))
+    statement = sql.SQL("copy {} ({}) from stdin (format binary)").format(
+        target, columns
+    )
+    prepare = _json_wrapper(table)
+    async with conn.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.set_types(table.types)
+        for row in rows:
+            await copy.write_row(prepare(row))
+
+
+def _json_wrapper(
+    table: Table,
+) -> Callable[[tuple[object, ...]], Sequence[object]]:
+    places = [at for at, name in enumerate(table.types) if name == "jsonb"]
+
+    def wrap(row: tuple[object, ...]) -> Sequence[object]:
+        if all(row[at] is None for at in places):
+            return row
+        values = list(row)
+        for at in places:
+            if values[at] is not None:
+                # The text is JSON already; it must not be encoded a second time.
+                values[at] = Jsonb(values[at], dumps=_as_it_is)
+        return values
+
+    return wrap
+
+
+def _as_it_is(text: object) -> str:
+    return str(text)
