@@ -22,7 +22,10 @@ EMPTY_ROOT = bytes.fromhex(
 EMPTY_BLOOM = bytes(256)
 
 _QUERIES = load("blocks")
-_STORED_IN_RANGE = _QUERIES["stored_in_range"]
+_RANGE_IS_EMPTY = _QUERIES["range_is_empty"]
+_EVENTS_ARE_EMPTY = _QUERIES["events_are_empty"]
+_DELETE_ORPHANS = _QUERIES["delete_orphans"]
+_CONTRADICTED = _QUERIES["contradicted_events"]
 _NEIGHBOURS = _QUERIES["neighbours"]
 _HASHES = _QUERIES["hashes_in_range"]
 _LOCK_HASHES = _QUERIES["lock_hashes_in_range"]
@@ -40,10 +43,16 @@ class StoredBlock(NamedTuple):
     hash: bytes
 
 
-async def is_fresh(conn: Connection, blocks: BlockRange) -> bool:
-    """Tell whether no block of the range is stored yet."""
-    row = await _STORED_IN_RANGE.row(conn, first=blocks.first, last=blocks.last)
-    return row is not None and not row[0]
+async def range_is_empty(conn: Connection, blocks: BlockRange) -> bool:
+    """Tell whether no chain table has a row in the range yet."""
+    row = await _RANGE_IS_EMPTY.row(conn, first=blocks.first, last=blocks.last)
+    return row is not None and bool(row[0])
+
+
+async def events_are_empty(conn: Connection, blocks: BlockRange) -> bool:
+    """Tell whether no receipt or log of the range is stored yet."""
+    row = await _EVENTS_ARE_EMPTY.row(conn, first=blocks.first, last=blocks.last)
+    return row is not None and bool(row[0])
 
 
 async def write_blocks(
@@ -58,9 +67,10 @@ async def write_blocks(
     ``fresh`` was wrong (the transaction is then lost).
     """
     blocks = BlockRange(data[0].block.number, data[-1].block.number)
-    await _check_neighbours(conn, data)
     if not fresh:
         await _check_stored_hashes(conn, data)
+        await _DELETE_ORPHANS.run(conn, first=blocks.first, last=blocks.last)
+    await _check_neighbours(conn, data)
     written = await copy_rows(
         conn, table=BLOCKS, rows=[each.block for each in data], fresh=fresh
     )
@@ -122,7 +132,8 @@ async def write_events(
     the caller's transaction ends, so that no reorganisation can slip in between;
     below it nothing replaces blocks, and 10,000 row locks would be 6 MB of WAL.
 
-    Raises InconsistentResponse where a block is gone or another, RangeNotFresh.
+    Raises InconsistentResponse where a block is gone or another, or where other
+    receipts or logs are stored for it already; RangeNotFresh.
     """
     first, last = data[0].number, data[-1].number
     query = _HASHES if final else _LOCK_HASHES
@@ -143,8 +154,21 @@ async def write_events(
     written = await copy_rows(
         conn, table=LOGS, rows=[row for each in data for row in each.logs], fresh=fresh
     )
+    if not fresh:
+        await _check_stored_events(conn, BlockRange(first, last))
     await coverage.extend(conn, dataset="events", blocks=BlockRange(first, last))
     return written
+
+
+async def _check_stored_events(conn: Connection, blocks: BlockRange) -> None:
+    row = await _CONTRADICTED.row(conn, first=blocks.first, last=blocks.last)
+    if row is not None:
+        raise InconsistentResponse(
+            f"the receipts or logs stored for block {row[0]} are not those the node "
+            f"gives; nothing was overwritten. Run `indexer verify --from {row[0]} "
+            f"--to {row[0] + 1} --repair`",
+            block_number=row[0],
+        )
 
 
 async def block_refs(conn: Connection, blocks: BlockRange) -> list[BlockRef]:

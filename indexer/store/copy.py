@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from psycopg import errors as pg
 from psycopg import sql
-from psycopg.types.json import Jsonb
 
 from indexer.db.connection import Connection
 from indexer.errors import IndexerError
+from indexer.store.encode import SIGNATURE, TRAILER, encode_rows
 from indexer.store.tables import Table
+
+# Keeps what is encoded but not yet sent to some hundred kilobytes, and lets other
+# tasks (the heartbeat's replies) run in between.
+_ROWS_A_WRITE = 500
 
 
 class RangeNotFresh(IndexerError):
@@ -29,7 +33,7 @@ async def copy_rows(
 
     Raises RangeNotFresh (the transaction is then lost) where ``fresh`` was wrong.
     """
-    if not rows:
+    if fresh and not rows:
         return 0
     target = sql.Identifier(conn.schema, table.name)
     if fresh:
@@ -77,30 +81,9 @@ async def _copy(
     statement = sql.SQL("copy {} ({}) from stdin (format binary)").format(
         target, columns
     )
-    prepare = _json_wrapper(table)
     async with conn.cursor() as cursor, cursor.copy(statement) as copy:
-        copy.set_types(table.types)
-        for row in rows:
-            await copy.write_row(prepare(row))
-
-
-def _json_wrapper(
-    table: Table,
-) -> Callable[[tuple[object, ...]], Sequence[object]]:
-    places = [at for at, name in enumerate(table.types) if name == "jsonb"]
-
-    def wrap(row: tuple[object, ...]) -> Sequence[object]:
-        if all(row[at] is None for at in places):
-            return row
-        values = list(row)
-        for at in places:
-            if values[at] is not None:
-                # The text is JSON already; it must not be encoded a second time.
-                values[at] = Jsonb(values[at], dumps=_as_it_is)
-        return values
-
-    return wrap
-
-
-def _as_it_is(text: object) -> str:
-    return str(text)
+        await copy.write(SIGNATURE)
+        for at in range(0, len(rows), _ROWS_A_WRITE):
+            part = rows[at : at + _ROWS_A_WRITE]
+            await copy.write(encode_rows(table.types, part))
+        await copy.write(TRAILER)

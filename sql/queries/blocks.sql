@@ -1,9 +1,112 @@
--- name: stored_in_range
--- Tell whether any block of the range is stored.
-select exists (
-    select from {schema}.blocks
-    where number between %(first)s::bigint and %(last)s::bigint
-);
+-- name: range_is_empty
+-- Tell whether no table has a row in the range: only then may COPY go straight in.
+select
+    not exists (
+        select from {schema}.blocks
+        where number between %(first)s::bigint and %(last)s::bigint
+    )
+    and not exists (
+        select from {schema}.transactions
+        where block_number between %(first)s::bigint and %(last)s::bigint
+    )
+    and not exists (
+        select from {schema}.withdrawals
+        where block_number between %(first)s::bigint and %(last)s::bigint
+    )
+    and not exists (
+        select from {schema}.receipts
+        where block_number between %(first)s::bigint and %(last)s::bigint
+    )
+    and not exists (
+        select from {schema}.logs
+        where block_number between %(first)s::bigint and %(last)s::bigint
+    );
+
+-- name: events_are_empty
+-- The same for what index_events writes.
+select
+    not exists (
+        select from {schema}.receipts
+        where block_number between %(first)s::bigint and %(last)s::bigint
+    )
+    and not exists (
+        select from {schema}.logs
+        where block_number between %(first)s::bigint and %(last)s::bigint
+    );
+
+-- name: delete_orphans
+-- Rows at heights without a block row belong to no block: they would survive an
+-- INSERT … ON CONFLICT DO NOTHING and pass for the new block's own.
+with absent as materialized (
+    select height
+    from
+        generate_series(%(first)s::bigint, %(last)s::bigint) as height
+    where not exists (
+        select from {schema}.blocks as b
+        where b.number = height
+    )
+),
+
+transactions_gone as (
+    delete from {schema}.transactions
+    where
+        block_number between %(first)s::bigint and %(last)s::bigint
+        and block_number in (select height from absent)
+),
+
+withdrawals_gone as (
+    delete from {schema}.withdrawals
+    where
+        block_number between %(first)s::bigint and %(last)s::bigint
+        and block_number in (select height from absent)
+),
+
+receipts_gone as (
+    delete from {schema}.receipts
+    where
+        block_number between %(first)s::bigint and %(last)s::bigint
+        and block_number in (select height from absent)
+)
+
+delete from {schema}.logs
+where
+    block_number between %(first)s::bigint and %(last)s::bigint
+    and block_number in (select height from absent);
+
+-- name: contradicted_events
+-- The lowest block whose stored receipts or logs are not those in the staging tables.
+-- Only what the chain commits to is compared; a node's own further fields may differ
+-- from one version of it to the next.
+select block_number
+from (
+    select coalesce(r.block_number, s.block_number) as block_number
+    from (
+        select * from {schema}.receipts
+        where block_number between %(first)s::bigint and %(last)s::bigint
+    ) as r
+    full join pg_temp.stage_receipts as s
+        on
+            s.block_number = r.block_number
+            and s.transaction_index = r.transaction_index
+    where
+        (r.transaction_hash, r.status, r.root, r.cumulative_gas_used)
+        is distinct from
+        (s.transaction_hash, s.status, s.root, s.cumulative_gas_used)
+    union all
+    select coalesce(l.block_number, s.block_number)
+    from (
+        select * from {schema}.logs
+        where block_number between %(first)s::bigint and %(last)s::bigint
+    ) as l
+    full join pg_temp.stage_logs as s
+        on s.block_number = l.block_number and s.log_index = l.log_index
+    where
+        (l.transaction_hash, l.address, l.data, l.topic0, l.topic1, l.topic2, l.topic3)
+        is distinct from
+        (s.transaction_hash, s.address, s.data, s.topic0, s.topic1, s.topic2, s.topic3)
+) as contradictions
+order by 1
+limit 1;
 
 -- name: neighbours
 -- The stored blocks right below and right above a range, for the links to it.
@@ -102,8 +205,3 @@ where
         )
     )
 order by b.number;
-
--- name: delete_range
--- Take a range of blocks out; the caller deletes what hangs on them first.
-delete from {schema}.blocks
-where number between %(first)s::bigint and %(last)s::bigint;
