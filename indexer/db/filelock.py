@@ -1,0 +1,44 @@
+"""Locks on files, which the kernel takes back when their holder dies."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from indexer.errors import ConfigError
+
+
+def hold_shared(path: Path) -> int:
+    """Hold a file together with others until the descriptor is closed.
+
+    Never waits long: nobody holds such a file alone for more than an instant.
+    """
+    descriptor = _open(path)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[bool]:
+    """Yield whether nobody else holds a file, and if so hold it meanwhile."""
+    descriptor = _open(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Not where the file was deleted, and perhaps made anew, before the lock.
+        free = os.path.samestat(os.fstat(descriptor), path.stat())
+    except (BlockingIOError, FileNotFoundError):
+        free = False
+    try:
+        yield free
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(f"cannot open {path}: {error.strerror}") from error
