@@ -20,6 +20,7 @@
     │   ├── StoredBlockConflict     a stored block has another hash
     │   └── ReorgDetected           the parent is not the block we hold
     ├── WrongChain                  the endpoint serves another chain
+    ├── JobRefused                  no retry can help: the job fails at once
     ├── ClaimLost                   roll back, write nothing more, say nothing
     └── LeaseLost                   the same for a single role (the follower)
 
@@ -157,6 +158,10 @@ class ReorgDetected(ChainDataError):
 
 class WrongChain(IndexerError):
     """The endpoint serves another chain than the one this schema holds."""
+
+
+class JobRefused(IndexerError):
+    """The job as it was enqueued can never be done: it fails without a retry."""
 
 
 class ClaimLost(IndexerError):
