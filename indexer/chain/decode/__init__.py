@@ -1,0 +1,25 @@
+"""Raw JSON-RPC results in, rows out: pure, and the only parser of hex.
+
+- ``scalars``: quantities and data, by the piece and by the column
+- ``extras``: JSON text for the fields no column takes
+- ``levels``: structs that learn a chain's own fields
+- ``objects``: the fields of blocks, transactions, withdrawals, receipts, logs
+- ``repeats``: fields that only repeat another object's, verified
+- ``blocks``, ``receipts``: the functions that make rows
+"""
+
+from __future__ import annotations
+
+from indexer.chain.decode.blocks import decode_block, decode_header, is_null
+from indexer.chain.decode.receipts import (
+    decode_block_receipts,
+    decode_transaction_receipts,
+)
+
+__all__ = [
+    "decode_block",
+    "decode_block_receipts",
+    "decode_header",
+    "decode_transaction_receipts",
+    "is_null",
+]

@@ -1,0 +1,253 @@
+"""The objects replies are made of, and how they learn the fields of a chain.
+
+A reply is decoded into structs that forbid unknown fields, which is the fastest
+there is. When a chain sends a field we have no column for, the names are found
+once, structs are built that carry them as raw JSON, and later replies of that chain
+are decoded at the same speed.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from indexer.chain.decode.extras import Extras, storable
+from indexer.chain.decode.scalars import BadValue, Data, Quantity
+
+# No chain is known to have more than 14 fields of its own on one level; past this
+# many, names are looked up anew for every reply instead of being kept for ever.
+R = TypeVar("R")
+
+LEARNED_NAMES: Final = 64
+
+ABSENT: Final = Raw(b"")
+REQUIRED: Final = msgspec.NODEFAULT
+
+
+class BadField(ValueError):
+    """A field of row ``row`` of a level cannot be what it should be."""
+
+    def __init__(self, name: str, row: int, problem: str) -> None:
+        super().__init__(problem)
+        self.name = name
+        self.row = row
+        self.problem = problem
+
+
+class HashList:
+    """A list of hashes, as a tuple."""
+
+    def __init__(self) -> None:
+        self._hash = Data(32)
+
+    def one(self, texts: list[str]) -> tuple[bytes, ...]:
+        """Parse one list; raises ValueError."""
+        return tuple(self._hash.one(text) for text in texts)
+
+
+class Json:
+    """A value kept as JSON text in a column of its own."""
+
+
+Kind = Quantity | Data | HashList | Json
+
+
+class Field(NamedTuple):
+    """A field of a reply that has a column."""
+
+    name: str
+    kind: Kind
+    required: bool = False
+
+    def member(self) -> tuple[str, Any, Any]:
+        """Return attribute, type and default for the struct."""
+        if isinstance(self.kind, Json):
+            return attribute(self.name), Raw, ABSENT
+        plain: Any = list[str] if isinstance(self.kind, HashList) else str
+        if self.required:
+            return attribute(self.name), plain, REQUIRED
+        return attribute(self.name), plain | None, None
+
+
+class Parsed(NamedTuple):
+    """The columns of a level, one value a row, and what goes beside them.
+
+    ``columns`` are in the order of the level's fields, ``others`` by JSON name.
+    """
+
+    columns: list[Sequence[Any]]
+    others: Mapping[str, Sequence[Any]]
+    extras: Extras
+
+
+class Other(NamedTuple):
+    """A known field without a column of its own."""
+
+    annotation: Any
+    default: Any = msgspec.UNSET
+
+
+class Level:
+    """One kind of object in a reply: a block, a transaction, a receipt, a log."""
+
+    def __init__(
+        self,
+        fields: Sequence[Field],
+        others: Mapping[str, Other],
+        lists: Mapping[str, tuple[Level, bool]] | None = None,
+    ) -> None:
+        """Describe a level.
+
+        ``lists`` are the levels below: JSON name, level, and whether it must be
+        there.
+        """
+        self.fields = tuple(fields)
+        self.others = dict(others)
+        self.lists = dict(lists or {})
+        names = [field.name for field in fields]
+        self.names: Final = (*names, *self.others, *self.lists)
+
+    def struct(self, learned: Mapping[Level, Sequence[str]]) -> type[Struct]:
+        """Build the struct that takes the known fields and the learned ones."""
+        members: list[tuple[str, Any, Any]] = [field.member() for field in self.fields]
+        for name, other in self.others.items():
+            members.append((attribute(name), other.annotation, other.default))
+        for name, (below, required) in self.lists.items():
+            items: Any = list[below.struct(learned)]  # type: ignore[misc]
+            if required:
+                members.append((attribute(name), items, REQUIRED))
+            else:
+                members.append((attribute(name), items | None, None))
+        rename = {attribute(name): name for name in self.names}
+        for position, name in enumerate(learned.get(self, ())):
+            members.append((f"learned_{position}", Raw, ABSENT))
+            rename[f"learned_{position}"] = name
+        return msgspec.defstruct(
+            "Reply",
+            members,
+            rename=rename,
+            kw_only=True,
+            forbid_unknown_fields=True,
+            gc=False,
+        )
+
+    def unknown(self, raw: bytes | Raw, found: dict[Level, dict[str, None]]) -> None:
+        """Add the names in ``raw``, one object, that this level does not know."""
+        for name, value in msgspec.json.decode(raw, type=dict[str, Raw]).items():
+            if name in self.lists:
+                below = self.lists[name][0]
+                for item in msgspec.json.decode(value, type=list[Raw] | None) or ():
+                    below.unknown(item, found)
+            elif name not in self.names:
+                found.setdefault(self, {})[name] = None
+
+    def parse(self, objects: Sequence[Any]) -> Parsed:
+        """Parse the columns of some objects of this level; raises BadField."""
+        extras = Extras(len(objects))
+        if not objects:
+            return Parsed(
+                [()] * len(self.fields), {name: () for name in self.others}, extras
+            )
+        members = list(zip(*map(msgspec.structs.astuple, objects), strict=True))
+        columns: list[Sequence[Any]] = []
+        for field, values in zip(self.fields, members, strict=False):
+            try:
+                columns.append(_column(field, values, extras))
+            except BadValue as error:
+                raise BadField(field.name, error.index, error.problem) from None
+        first = len(self.fields)
+        others = dict(zip(self.others, members[first:], strict=False))
+        learned = type(objects[0]).__struct_encode_fields__[len(self.names) :]
+        for name, values in zip(learned, members[len(self.names) :], strict=True):
+            _keep(name, values, extras)
+        return Parsed(columns, others, extras)
+
+
+def attribute(name: str) -> str:
+    """Return the attribute a known JSON name has on its struct."""
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def _column(field: Field, values: Sequence[Any], extras: Extras) -> Sequence[Any]:
+    kind = field.kind
+    if isinstance(kind, Json):
+        return [_json(field.name, row, raw, extras) for row, raw in enumerate(values)]
+    if len(values) > 1 and not isinstance(kind, HashList):
+        return kind.column(values)
+    parsed: list[Any] = []
+    for row, value in enumerate(values):
+        try:
+            parsed.append(None if value is None else kind.one(value))
+        except ValueError as error:
+            raise BadValue(row, str(error)) from None
+    return parsed
+
+
+def _json(name: str, row: int, raw: Raw, extras: Extras) -> str | None:
+    if raw is ABSENT:
+        return None
+    try:
+        text, altered = storable(raw)
+    except ValueError as error:
+        raise BadValue(row, str(error)) from None
+    if altered:
+        extras.altered(row, f'"{name}"')
+    return None if text == "null" else text
+
+
+def _keep(name: str, values: Sequence[Raw], extras: Extras) -> None:
+    for row, raw in enumerate(values):
+        if raw is not ABSENT:
+            try:
+                extras.keep(row, name, raw)
+            except ValueError as error:
+                raise BadField(name, row, str(error)) from None
+
+
+class Reply(Generic[R]):
+    """Decodes replies of one kind into ``R``, made of one level, and learns."""
+
+    def __init__(self, level: Level, *, many: bool) -> None:
+        self._level = level
+        self._many = many
+        self._learned: dict[Level, tuple[str, ...]] = {}
+        self._decoder = self._build(self._learned)
+
+    def decode(self, raw: bytes | Raw) -> R:
+        """Return the struct, or the list of structs where there are many.
+
+        Raises msgspec.DecodeError (of which ValidationError is one) for what cannot
+        be a reply of this kind.
+        """
+        try:
+            value: R = self._decoder.decode(raw)
+            return value
+        except msgspec.ValidationError as error:
+            if not str(error).startswith("Object contains unknown field"):
+                raise
+        learned = self._learn(raw)
+        decoder = self._build(learned)
+        value = decoder.decode(raw)
+        if all(len(names) <= LEARNED_NAMES for names in learned.values()):
+            self._learned = learned
+            self._decoder = decoder
+        return value
+
+    def _learn(self, raw: bytes | Raw) -> dict[Level, tuple[str, ...]]:
+        found = {level: dict.fromkeys(names) for level, names in self._learned.items()}
+        if self._many:
+            for item in msgspec.json.decode(raw, type=list[Raw]):
+                self._level.unknown(item, found)
+        else:
+            self._level.unknown(raw, found)
+        return {level: tuple(names) for level, names in found.items()}
+
+    def _build(
+        self, learned: Mapping[Level, Sequence[str]]
+    ) -> msgspec.json.Decoder[Any]:
+        item: Any = self._level.struct(learned)
+        return msgspec.json.Decoder(list[item] if self._many else item)

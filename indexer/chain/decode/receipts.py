@@ -1,0 +1,188 @@
+"""Receipts and their logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, islice, repeat
+from operator import itemgetter
+from typing import Any, Final, Protocol
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from indexer.chain.decode.blocks import in_order, is_null, rows_of
+from indexer.chain.decode.extras import Extras
+from indexer.chain.decode.failures import explained, placed
+from indexer.chain.decode.levels import BadField, Parsed, Reply
+from indexer.chain.decode.objects import BIG, HASH, INT, LOG, RECEIPT, UINT256_QUANTITY
+from indexer.chain.decode.repeats import Repeated, confirm, differing, keep_other_times
+from indexer.chain.decode.scalars import BadValue
+from indexer.errors import InconsistentResponse
+from indexer.rows import BlockEvents, BlockRef, LogRow, ReceiptRow
+
+
+class _ReceiptReply(Protocol):
+    transactionIndex: str
+    transactionHash: str
+    logs: list[Any]
+
+
+_RECEIPTS: Final[Reply[list[_ReceiptReply]]] = Reply(RECEIPT, many=True)
+_NO_TOPICS: Final = tuple((None,) * missing for missing in range(5))
+
+
+def decode_block_receipts(
+    raw: bytes | Raw, *, ref: BlockRef, method: str
+) -> BlockEvents | None:
+    """Decode a block's receipts, a JSON list of them, and their logs.
+
+    Returns ``None`` for null; rows in index order. Whether the list is complete is
+    not looked at here. Raises MalformedResponse, and InconsistentResponse for what
+    names another block or transaction, or says it was removed.
+    """
+    if is_null(raw):
+        return None
+    with explained(raw, method, ref.number):
+        replies = _RECEIPTS.decode(raw)
+    # Logs are numbered in the order of their transactions, whatever the list's.
+    replies.sort(key=_sent_index)
+    with placed("[{}]".format, method, ref.number):
+        columns, others, extras = RECEIPT.parse(replies)
+    what = "the block of receipt"
+    confirm(others["blockHash"], ref.hash, HASH, what=what, block=ref.number)
+    confirm(others["blockNumber"], ref.number, BIG, what=what, block=ref.number)
+    receipts = rows_of(ReceiptRow, [repeat(ref.number), *columns, extras.texts()])
+    receipts = in_order(receipts, itemgetter(1), "receipt index", ref.number)
+    logs = _logs(replies, receipts, ref, method)
+    return BlockEvents(ref.number, ref.hash, receipts, logs, len(memoryview(raw)))
+
+
+def decode_transaction_receipts(
+    raws: Sequence[bytes | Raw], *, ref: BlockRef, method: str
+) -> BlockEvents:
+    """Decode receipts of one block that came one by one; none of them null."""
+    joined = b"[" + b",".join(bytes(raw) for raw in raws) + b"]"
+    events = decode_block_receipts(joined, ref=ref, method=method)
+    assert events is not None
+    return events
+
+
+def _sent_index(reply: _ReceiptReply) -> int:
+    try:
+        return INT.one(reply.transactionIndex)
+    except ValueError:
+        return 0
+
+
+def _logs(
+    replies: Sequence[_ReceiptReply],
+    receipts: Sequence[ReceiptRow],
+    ref: BlockRef,
+    method: str,
+) -> list[LogRow]:
+    counts = [len(reply.logs) for reply in replies]
+    with placed(_log_path(counts), method, ref.number):
+        parsed = LOG.parse(list(chain.from_iterable(r.logs for r in replies)))
+        topics = _topics(parsed.others["topics"])
+    _confirm_owners(parsed.others, replies, receipts, counts, ref.number)
+    _confirm_block(parsed, ref)
+    indexes = _log_indexes(parsed.others["logIndex"], parsed.extras)
+    owners = list(chain.from_iterable(map(repeat, receipts, counts)))
+    addresses, datas = parsed.columns
+    return rows_of(
+        LogRow,
+        [
+            repeat(ref.number),
+            indexes,
+            [owner.transaction_index for owner in owners],
+            [owner.transaction_hash for owner in owners],
+            addresses,
+            *topics,
+            datas,
+            parsed.extras.texts(),
+        ],
+    )
+
+
+def _log_path(counts: Sequence[int]) -> Callable[[int], str]:
+    def path(row: int) -> str:
+        for receipt, count in enumerate(counts):
+            if row < count:
+                return f"[{receipt}].logs[{row}]"
+            row -= count
+        return f"logs[{row}]"
+
+    return path
+
+
+def _topics(lists: Sequence[Sequence[str]]) -> list[Sequence[bytes | None]]:
+    """Return the four topic columns."""
+    try:
+        parsed = iter(HASH.column(list(chain.from_iterable(lists))))
+    except BadValue as error:
+        row = 0
+        position = error.index
+        while position >= len(lists[row]):
+            position -= len(lists[row])
+            row += 1
+        raise BadField(f"topics[{position}]", row, error.problem) from None
+    rows = [
+        (*islice(parsed, len(texts)), *_NO_TOPICS[4 - len(texts)]) for texts in lists
+    ]
+    return list(zip(*rows, strict=True)) if rows else [(), (), (), ()]
+
+
+def _confirm_owners(
+    others: Mapping[str, Sequence[Any]],
+    replies: Sequence[_ReceiptReply],
+    receipts: Sequence[ReceiptRow],
+    counts: Sequence[int],
+    block: int,
+) -> None:
+    """Check that each log names the transaction of the receipt it is in."""
+    hashes = [reply.transactionHash for reply in replies]
+    indexes = [reply.transactionIndex for reply in replies]
+    if _repeated(hashes, counts) == others["transactionHash"] and (
+        _repeated(indexes, counts) == others["transactionIndex"]
+    ):
+        return
+    first = 0
+    for receipt, count in zip(receipts, counts, strict=True):
+        last = first + count
+        what = f"the transaction of receipt {receipt.transaction_index}'s log"
+        named: Repeated = others["transactionHash"][first:last]
+        confirm(named, receipt.transaction_hash, HASH, what=what, block=block)
+        named = others["transactionIndex"][first:last]
+        confirm(named, receipt.transaction_index, INT, what=what, block=block)
+        first = last
+
+
+def _repeated(texts: Sequence[str], counts: Sequence[int]) -> tuple[str, ...]:
+    return tuple(chain.from_iterable(map(repeat, texts, counts)))
+
+
+def _confirm_block(parsed: Parsed, ref: BlockRef) -> None:
+    others = parsed.others
+    what = "the block of log"
+    confirm(others["blockHash"], ref.hash, HASH, what=what, block=ref.number)
+    confirm(others["blockNumber"], ref.number, BIG, what=what, block=ref.number)
+    if any(removed is True for removed in others["removed"]):
+        raise InconsistentResponse(
+            f"block {ref.number} has a log that says it was removed: it belongs to "
+            "another block",
+            block_number=ref.number,
+        )
+    seconds = None if ref.timestamp is None else int(ref.timestamp.timestamp())
+    keep_other_times(others["blockTimestamp"], seconds, UINT256_QUANTITY, parsed.extras)
+
+
+def _log_indexes(texts: Repeated, extras: Extras) -> range:
+    """Number the logs by position; a node that numbers otherwise is kept beside."""
+    positions = range(len(texts))
+    if texts != tuple(map(hex, positions)) and any(
+        differing((text,), position, INT) for position, text in enumerate(texts)
+    ):
+        for position, text in enumerate(texts):
+            if text is not UNSET:
+                extras.keep(position, "logIndex", msgspec.json.encode(text))
+    return positions
