@@ -1,0 +1,229 @@
+"""A chain that is a function of (seed, profile, chain id), made as it is asked for.
+
+Only hashes are kept: 32 bytes a block, and an index from hashes to heights and
+places. What a block holds is drawn again from its height when it is asked for, or
+read from the cache of rendered blocks.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from math import inf
+from time import monotonic
+
+from indexer.devnode import blocks
+from indexer.devnode.blocks import EMPTY_BODY, EMPTY_ROOTS, Body, Env, Roots
+from indexer.devnode.cache import RenderCache
+from indexer.devnode.config import DevnodeConfig
+from indexer.devnode.hashindex import HashIndex
+from indexer.devnode.hashing import keccak
+from indexer.devnode.profiles import PROFILES
+from indexer.devnode.rendering import Rendered, render
+from indexer.devnode.world import World
+
+# A block's place in the index of transactions: height, then 16 bits of index.
+_INDEX_BITS = 16
+
+
+class Chain:
+    """The canonical chain of a node and its head.
+
+    Heights are made in order and on demand: asking for a block makes all below
+    it first. ``generated`` is how many are made. Every method may be called from
+    any thread.
+    """
+
+    def __init__(self, config: DevnodeConfig) -> None:
+        self._config = config
+        self._profile = PROFILES[config.profile]
+        self._world = World(config.seed, config.profile, config.chain_id)
+        self._hashes = bytearray()
+        self._heights = HashIndex()
+        self._places = HashIndex()
+        self._cache = RenderCache(config.cache_bytes)
+        # Heights from _forks[i] on have salt _salts[i].
+        self._forks = [0]
+        self._salts = [0]
+        self._last_salt = 0
+        self._lock = threading.RLock()
+        self._head = config.height
+        for at_height, salt in config.forks:
+            self.fork(at_height, salt)
+
+    @property
+    def chain_id(self) -> int:
+        """Return the chain id."""
+        return self._config.chain_id
+
+    @property
+    def head(self) -> int:
+        """Return the height of the latest block."""
+        return self._head
+
+    @property
+    def finalized(self) -> int | None:
+        """Return the finalized height, ``None`` where the node knows none."""
+        depth = self._config.finality_depth
+        return None if depth is None else max(0, self._head - depth)
+
+    @property
+    def safe(self) -> int | None:
+        """Return the safe height: half as far behind the head, as on mainnet."""
+        depth = self._config.finality_depth
+        return None if depth is None else max(0, self._head - depth // 2)
+
+    @property
+    def generated(self) -> int:
+        """Return how many heights, from 0, are made."""
+        return len(self._hashes) // 32
+
+    def is_empty(self, height: int) -> bool:
+        """Return whether the block surely holds nothing, without making it."""
+        return height == 0 or self._profile.is_empty(height)
+
+    def generate(self, height: int, *, seconds: float = inf) -> None:
+        """Make the chain up to a height, or as far as one gets in ``seconds``."""
+        with self._lock:
+            deadline = monotonic() + seconds
+            parent = self.hash_at(self.generated - 1) if self.generated else bytes(32)
+            for new in range(self.generated, height + 1):
+                parent = self._append(new, parent)
+                if monotonic() > deadline:
+                    break
+
+    def hash_at(self, height: int) -> bytes:
+        """Return the hash of the block at a height, also above the head."""
+        with self._lock:
+            if height >= self.generated:
+                self.generate(height)
+            return bytes(self._hashes[32 * height : 32 * height + 32])
+
+    def height_of(self, block_hash: bytes) -> int | None:
+        """Return the height of a canonical block up to the head, by its hash."""
+        with self._lock:
+            height = self._heights.get(block_hash)
+            if height is None or height > self._head or height >= self.generated:
+                return None
+            return height if self.hash_at(height) == block_hash else None
+
+    def place_of(self, transaction_hash: bytes) -> tuple[int, int] | None:
+        """Return where a transaction may stand: its height and index.
+
+        The caller compares the hash: the block there may have been replaced.
+        """
+        with self._lock:
+            place = self._places.get(transaction_hash)
+            if place is None:
+                return None
+            height = place >> _INDEX_BITS
+            if height > self._head or self.is_empty(height):
+                return None
+            return height, place & ((1 << _INDEX_BITS) - 1)
+
+    def block_json(self, height: int, full: bool) -> bytes:
+        """Return the block at a height, with whole transactions or their hashes."""
+        with self._lock:
+            kept = self._cache.block(height, full)
+            return self._make(height).block(full) if kept is None else kept
+
+    def receipts_json(self, height: int) -> bytes:
+        """Return the list of receipts of the block at a height."""
+        if self.is_empty(height):
+            return b"[]"
+        with self._lock:
+            kept = self._cache.receipts(height)
+            return self._make(height).receipts if kept is None else kept
+
+    def fork(self, at_height: int, salt: int) -> None:
+        """Give every height above ``at_height`` other blocks.
+
+        The same salt always gives the same blocks, so two nodes can be put on
+        one fork.
+        """
+        with self._lock:
+            start = at_height + 1
+            if start < 1:
+                raise ValueError("the genesis block cannot be replaced")
+            keep = bisect_right(self._forks, start - 1)
+            self._forks[keep:] = [start]
+            self._salts[keep:] = [salt]
+            self._last_salt = max(self._last_salt, salt)
+            del self._hashes[32 * start :]
+            self._cache.drop_above(at_height)
+
+    def reorg(self, depth: int) -> int:
+        """Replace the last ``depth`` blocks by others and add one on top.
+
+        Returns the height below the first block that was replaced.
+        """
+        with self._lock:
+            at_height = self._head - depth
+            if depth < 1 or at_height < 0:
+                raise ValueError(f"a chain of height {self._head} has no such depth")
+            self.fork(at_height, self._last_salt + 1)
+            self._head += 1
+            return at_height
+
+    def mine(self, count: int) -> None:
+        """Move the head up."""
+        with self._lock:
+            self._head += count
+
+    def set_head(self, height: int) -> None:
+        """Put the head anywhere; blocks above it are hidden, not changed."""
+        with self._lock:
+            self._head = height
+
+    def close(self) -> None:
+        """Give the cache back."""
+        with self._lock:
+            self._cache.close()
+
+    def _environment(self, height: int) -> Env:
+        salt = self._salts[bisect_right(self._forks, height) - 1]
+        timestamp = self._config.genesis_timestamp + self._config.slot_seconds * height
+        return blocks.environment(self._world, salt, height, timestamp)
+
+    def _contents(self, env: Env, empty: bool) -> tuple[Body, Roots]:
+        if empty:
+            return EMPTY_BODY, EMPTY_ROOTS
+        salt = self._salts[bisect_right(self._forks, env.height) - 1]
+        body = self._profile.body(self._world, env, salt)
+        return body, blocks.roots(body, self._world.chain_id)
+
+    def _make(self, height: int) -> Rendered:
+        own = self.hash_at(height)
+        parent = self.hash_at(height - 1) if height else bytes(32)
+        env = self._environment(height)
+        body, roots = self._contents(env, self.is_empty(height))
+        return self._render(own, parent, env, body, roots)
+
+    def _append(self, height: int, parent: bytes) -> bytes:
+        env = self._environment(height)
+        empty = self.is_empty(height)
+        body, roots = self._contents(env, empty)
+        own = keccak(blocks.header(parent, env, roots))
+        self._hashes += own
+        self._heights.put(own, height)
+        for index, transaction_hash in enumerate(roots.transaction_hashes):
+            self._places.put(transaction_hash, height << _INDEX_BITS | index)
+        if not empty and (self._profile.heavy or height < self._config.prepare):
+            self._render(own, parent, env, body, roots)
+        return own
+
+    def _render(
+        self, own: bytes, parent: bytes, env: Env, body: Body, roots: Roots
+    ) -> Rendered:
+        rendered = render(
+            own,
+            parent,
+            env,
+            body,
+            roots,
+            chain_id=self._world.chain_id,
+            log_timestamps=self._config.log_timestamps,
+        )
+        if body is not EMPTY_BODY:
+            self._cache.put(env.height, rendered)
+        return rendered
