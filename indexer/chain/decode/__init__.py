@@ -1,6 +1,6 @@
 """Raw JSON-RPC results in, rows out: pure, and the only parser of hex.
 
-- ``scalars``: quantities and data, by the piece and by the column
+- ``kinds``: quantities, data, lists and JSON, by the piece and by the column
 - ``extras``: JSON text for the fields no column takes
 - ``levels``: structs that learn a chain's own fields
 - ``objects``: the fields of blocks, transactions, withdrawals, receipts, logs

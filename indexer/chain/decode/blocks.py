@@ -11,8 +11,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Raw
 
-from indexer.chain.decode.failures import explained, placed
-from indexer.chain.decode.levels import Level, Reply
+from indexer.chain.decode.failures import NOT_DECODABLE, bad_field, bad_reply
+from indexer.chain.decode.levels import BadField, Level, Reply
 from indexer.chain.decode.objects import (
     BIG,
     BLOCK,
@@ -65,8 +65,10 @@ def decode_block(
     """
     if is_null(raw):
         return None
-    with explained(raw, method, number):
+    try:
         reply = _BLOCKS.decode(raw)
+    except NOT_DECODABLE as error:
+        raise bad_reply(error, raw, method, number) from None
     block, seconds = _block_row(BLOCK, reply, number=number, method=method)
     transactions = _transactions(reply.transactions, block, seconds, method)
     withdrawals = _withdrawals(reply.withdrawals or [], block.number, method)
@@ -82,8 +84,10 @@ def decode_header(
     """
     if is_null(raw):
         return None
-    with explained(raw, method, number):
+    try:
         reply = _HEADERS.decode(raw)
+    except NOT_DECODABLE as error:
+        raise bad_reply(error, raw, method, number) from None
     return _block_row(HEADER, reply, number=number, method=method)[0]
 
 
@@ -91,9 +95,11 @@ def _block_row(
     level: Level, reply: _BlockReply, *, number: int | None, method: str
 ) -> tuple[BlockRow, int | None]:
     """Return the row and the node's timestamp, which may not be a time."""
-    known = number if number is not None else _number_of(reply)
-    with placed(_at_root, method, known):
+    try:
         columns, _, extras = level.parse([reply])
+    except BadField as error:
+        known = number if number is not None else _number_of(reply)
+        raise bad_field(error, "", method, known) from None
     seconds = columns[3][0]
     time: datetime | None = None
     if seconds is not None:
@@ -117,8 +123,13 @@ def _transactions(
     seconds: int | None,
     method: str,
 ) -> list[TransactionRow]:
-    with placed("transactions[{}]".format, method, block.number):
+    if not replies:
+        return []
+    try:
         columns, others, extras = TRANSACTION.parse(replies)
+    except BadField as error:
+        place = f"transactions[{error.row}]"
+        raise bad_field(error, place, method, block.number) from None
     what = "the block of transaction"
     confirm(others["blockHash"], block.hash, HASH, what=what, block=block.number)
     confirm(others["blockNumber"], block.number, BIG, what=what, block=block.number)
@@ -131,8 +142,13 @@ def _transactions(
 def _withdrawals(
     replies: Sequence[Any], block: int, method: str
 ) -> list[WithdrawalRow]:
-    with placed("withdrawals[{}]".format, method, block):
+    if not replies:
+        return []
+    try:
         columns, _, extras = WITHDRAWAL.parse(replies)
+    except BadField as error:
+        place = f"withdrawals[{error.row}]"
+        raise bad_field(error, place, method, block) from None
     rows = rows_of(WithdrawalRow, [repeat(block), *columns, extras.texts()])
     return in_order(rows, itemgetter(1), "withdrawal index", block)
 
@@ -147,10 +163,6 @@ def in_order(rows: list[R], key: Callable[[R], int], what: str, block: int) -> l
                 f"block {block} has the same {what} twice", block_number=block
             )
     return rows
-
-
-def _at_root(row: int) -> str:
-    return ""
 
 
 def _number_of(reply: _BlockReply) -> int | None:

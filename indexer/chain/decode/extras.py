@@ -11,7 +11,7 @@ from msgspec import Raw
 # The key under which a row names the fields whose text had to be altered.
 SANITIZED: Final = "_sanitized"
 
-_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _ESCAPE: Final = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -57,7 +57,7 @@ def _storable_escape(match: re.Match[str]) -> str:
     if len(escape) != 6:
         return escape
     code = int(escape[2:], 16)
-    return _REPLACEMENT if code == 0 or 0xD800 <= code <= 0xDFFF else escape
+    return REPLACEMENT if code == 0 or 0xD800 <= code <= 0xDFFF else escape
 
 
 class Extras:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 from msgspec import Raw
 
+from indexer.chain.decode.kinds import BIGINT, Quantity
 from indexer.chain.decode.levels import BadField
-from indexer.chain.decode.scalars import BIGINT, Quantity
 from indexer.errors import MalformedResponse
+
+# What msgspec raises for bytes that are not the JSON asked for.
+NOT_DECODABLE: Final = (msgspec.DecodeError, RecursionError)
 
 _PATH: Final = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 _MISSING: Final = re.compile(r"^Object missing required field `(?P<name>[^`]*)`")
@@ -24,28 +25,21 @@ class _Numbered(msgspec.Struct):
     blockNumber: str | None = None
 
 
-@contextmanager
-def explained(raw: bytes | Raw, method: str, number: int | None) -> Iterator[None]:
-    """Raise MalformedResponse for what msgspec cannot make a reply of."""
-    try:
-        yield
-    except (msgspec.DecodeError, RecursionError) as error:
-        field, problem = _explain(error)
-        known = number if number is not None else number_in(raw)
-        raise MalformedResponse(method, field, known, problem) from None
+def bad_reply(
+    error: Exception, raw: bytes | Raw, method: str, number: int | None
+) -> MalformedResponse:
+    """Explain why msgspec could not make a reply of ``raw``."""
+    field, problem = _explain(error)
+    known = number if number is not None else number_in(raw)
+    return MalformedResponse(method, field, known, problem)
 
 
-@contextmanager
-def placed(
-    path: Callable[[int], str], method: str, number: int | None
-) -> Iterator[None]:
-    """Raise MalformedResponse for a BadField; ``path`` says where a row stands."""
-    try:
-        yield
-    except BadField as error:
-        where = path(error.row)
-        field = f"{where}.{error.name}" if where else error.name
-        raise MalformedResponse(method, field, number, error.problem) from None
+def bad_field(
+    error: BadField, place: str, method: str, number: int | None
+) -> MalformedResponse:
+    """Explain a BadField; ``place`` says where its row stands in the reply."""
+    field = f"{place}.{error.name}" if place else error.name
+    return MalformedResponse(method, field, number, error.problem)
 
 
 def number_in(raw: bytes | Raw) -> int | None:

@@ -15,8 +15,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from indexer.chain.decode.extras import Extras, storable
-from indexer.chain.decode.scalars import BadValue, Data, Quantity
+from indexer.chain.decode.extras import REPLACEMENT, Extras, storable
+from indexer.chain.decode.kinds import ABSENT, BadValue, JsonText, Kind
 
 # No chain is known to have more than 14 fields of its own on one level; past this
 # many, names are looked up anew for every reply instead of being kept for ever.
@@ -24,7 +24,6 @@ R = TypeVar("R")
 
 LEARNED_NAMES: Final = 64
 
-ABSENT: Final = Raw(b"")
 REQUIRED: Final = msgspec.NODEFAULT
 
 
@@ -38,39 +37,21 @@ class BadField(ValueError):
         self.problem = problem
 
 
-class HashList:
-    """A list of hashes, as a tuple."""
-
-    def __init__(self) -> None:
-        self._hash = Data(32)
-
-    def one(self, texts: list[str]) -> tuple[bytes, ...]:
-        """Parse one list; raises ValueError."""
-        return tuple(self._hash.one(text) for text in texts)
-
-
-class Json:
-    """A value kept as JSON text in a column of its own."""
-
-
-Kind = Quantity | Data | HashList | Json
-
-
 class Field(NamedTuple):
     """A field of a reply that has a column."""
 
     name: str
-    kind: Kind
+    kind: Kind[Any, Any]
     required: bool = False
 
     def member(self) -> tuple[str, Any, Any]:
         """Return attribute, type and default for the struct."""
-        if isinstance(self.kind, Json):
+        annotation = self.kind.annotation
+        if annotation is Raw:
             return attribute(self.name), Raw, ABSENT
-        plain: Any = list[str] if isinstance(self.kind, HashList) else str
         if self.required:
-            return attribute(self.name), plain, REQUIRED
-        return attribute(self.name), plain | None, None
+            return attribute(self.name), annotation, REQUIRED
+        return attribute(self.name), annotation | None, None
 
 
 class Parsed(NamedTuple):
@@ -110,6 +91,13 @@ class Level:
         self.lists = dict(lists or {})
         names = [field.name for field in fields]
         self.names: Final = (*names, *self.others, *self.lists)
+        self._ones = [field.kind.one for field in fields]
+        self._json = [
+            position
+            for position, field in enumerate(fields)
+            if isinstance(field.kind, JsonText)
+        ]
+        self._no_others: dict[str, Sequence[Any]] = {name: () for name in self.others}
 
     def struct(self, learned: Mapping[Level, Sequence[str]]) -> type[Struct]:
         """Build the struct that takes the known fields and the learned ones."""
@@ -149,54 +137,54 @@ class Level:
         """Parse the columns of some objects of this level; raises BadField."""
         extras = Extras(len(objects))
         if not objects:
-            return Parsed(
-                [()] * len(self.fields), {name: () for name in self.others}, extras
-            )
+            return Parsed([()] * len(self.fields), self._no_others, extras)
         members = list(zip(*map(msgspec.structs.astuple, objects), strict=True))
-        columns: list[Sequence[Any]] = []
-        for field, values in zip(self.fields, members, strict=False):
-            try:
-                columns.append(_column(field, values, extras))
-            except BadValue as error:
-                raise BadField(field.name, error.index, error.problem) from None
+        columns = (self._single if len(objects) == 1 else self._columns)(members)
         first = len(self.fields)
         others = dict(zip(self.others, members[first:], strict=False))
+        self._mark_altered(columns, members, extras)
         learned = type(objects[0]).__struct_encode_fields__[len(self.names) :]
         for name, values in zip(learned, members[len(self.names) :], strict=True):
             _keep(name, values, extras)
         return Parsed(columns, others, extras)
 
+    def _single(self, members: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+        """Do what :meth:`_columns` does for one row, where columns cost more."""
+        try:
+            return [
+                (None if value is None else one(value),)
+                for one, (value,) in zip(self._ones, members, strict=False)
+            ]
+        except ValueError:
+            return self._columns(members)
+
+    def _columns(self, members: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+        columns: list[Sequence[Any]] = []
+        for field, values in zip(self.fields, members, strict=False):
+            try:
+                columns.append(field.kind.column(values))
+            except BadValue as error:
+                raise BadField(field.name, error.index, error.problem) from None
+        return columns
+
+    def _mark_altered(
+        self,
+        columns: Sequence[Sequence[str | None]],
+        members: Sequence[Sequence[Any]],
+        extras: Extras,
+    ) -> None:
+        """Note which JSON columns hold text that is not quite what was sent."""
+        for position in self._json:
+            for row, text in enumerate(columns[position]):
+                if text is not None and REPLACEMENT in text:
+                    _, altered = storable(members[position][row])
+                    if altered:
+                        extras.altered(row, f'"{self.names[position]}"')
+
 
 def attribute(name: str) -> str:
     """Return the attribute a known JSON name has on its struct."""
     return f"{name}_" if keyword.iskeyword(name) else name
-
-
-def _column(field: Field, values: Sequence[Any], extras: Extras) -> Sequence[Any]:
-    kind = field.kind
-    if isinstance(kind, Json):
-        return [_json(field.name, row, raw, extras) for row, raw in enumerate(values)]
-    if len(values) > 1 and not isinstance(kind, HashList):
-        return kind.column(values)
-    parsed: list[Any] = []
-    for row, value in enumerate(values):
-        try:
-            parsed.append(None if value is None else kind.one(value))
-        except ValueError as error:
-            raise BadValue(row, str(error)) from None
-    return parsed
-
-
-def _json(name: str, row: int, raw: Raw, extras: Extras) -> str | None:
-    if raw is ABSENT:
-        return None
-    try:
-        text, altered = storable(raw)
-    except ValueError as error:
-        raise BadValue(row, str(error)) from None
-    if altered:
-        extras.altered(row, f'"{name}"')
-    return None if text == "null" else text
 
 
 def _keep(name: str, values: Sequence[Raw], extras: Extras) -> None:

@@ -7,27 +7,29 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Raw, UnsetType
 
-from indexer.chain.decode.levels import (
+from indexer.chain.decode.kinds import (
     ABSENT,
-    REQUIRED,
-    Field,
-    HashList,
-    Json,
-    Level,
-    Other,
-)
-from indexer.chain.decode.scalars import (
     BIGINT,
     INTEGER,
     NUMERIC_20,
     SMALLINT,
     UINT256,
     Data,
+    HashList,
+    JsonText,
     Quantity,
+    Remembered,
+)
+from indexer.chain.decode.levels import (
+    REQUIRED,
+    Field,
+    Level,
+    Other,
 )
 
 HASH: Final = Data(32)
-ADDRESS: Final = Data(20)
+ADDRESS: Final = Remembered(Data(20))
+TOPIC: Final = Remembered(HASH)
 BLOOM: Final = Data(256)
 DATA: Final = Data()
 BLOCK_NONCE: Final = Data(8)
@@ -36,8 +38,10 @@ RECEIPT_ROOT: Final = Data(0, 32)
 UINT256_QUANTITY: Final = Quantity(UINT256)
 UINT64_QUANTITY: Final = Quantity(NUMERIC_20)
 BIG: Final = Quantity(BIGINT)
-INT: Final = Quantity(INTEGER)
-SMALL: Final = Quantity(SMALLINT)
+INT: Final = Remembered(Quantity(INTEGER))
+SMALL: Final = Remembered(Quantity(SMALLINT))
+# Chain ids, and the v of signatures, which holds one.
+FEW: Final = Remembered(UINT256_QUANTITY)
 
 _TEXT: Final[Any] = str | UnsetType | None
 _TIME: Final[Any] = str | int | UnsetType | None
@@ -66,15 +70,15 @@ TRANSACTION: Final = Level(
         Field("maxFeePerGas", UINT256_QUANTITY),
         Field("maxPriorityFeePerGas", UINT256_QUANTITY),
         Field("maxFeePerBlobGas", UINT256_QUANTITY),
-        Field("chainId", UINT256_QUANTITY),
-        Field("v", UINT256_QUANTITY),
+        Field("chainId", FEW),
+        Field("v", FEW),
         Field("r", UINT256_QUANTITY),
         Field("s", UINT256_QUANTITY),
         Field("yParity", INT),
         Field("input", DATA),
         Field("blobVersionedHashes", HashList()),
-        Field("accessList", Json()),
-        Field("authorizationList", Json()),
+        Field("accessList", JsonText()),
+        Field("authorizationList", JsonText()),
     ],
     others={
         "blockHash": Other(_TEXT),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, islice, repeat
+from collections.abc import Mapping, Sequence
+from itertools import chain, repeat, zip_longest
 from operator import itemgetter
 from typing import Any, Final, Protocol
 
@@ -12,11 +12,19 @@ from msgspec import UNSET, Raw
 
 from indexer.chain.decode.blocks import in_order, is_null, rows_of
 from indexer.chain.decode.extras import Extras
-from indexer.chain.decode.failures import explained, placed
+from indexer.chain.decode.failures import NOT_DECODABLE, bad_field, bad_reply
+from indexer.chain.decode.kinds import BadValue
 from indexer.chain.decode.levels import BadField, Parsed, Reply
-from indexer.chain.decode.objects import BIG, HASH, INT, LOG, RECEIPT, UINT256_QUANTITY
+from indexer.chain.decode.objects import (
+    BIG,
+    HASH,
+    INT,
+    LOG,
+    RECEIPT,
+    TOPIC,
+    UINT256_QUANTITY,
+)
 from indexer.chain.decode.repeats import Repeated, confirm, differing, keep_other_times
-from indexer.chain.decode.scalars import BadValue
 from indexer.errors import InconsistentResponse
 from indexer.rows import BlockEvents, BlockRef, LogRow, ReceiptRow
 
@@ -28,7 +36,6 @@ class _ReceiptReply(Protocol):
 
 
 _RECEIPTS: Final[Reply[list[_ReceiptReply]]] = Reply(RECEIPT, many=True)
-_NO_TOPICS: Final = tuple((None,) * missing for missing in range(5))
 
 
 def decode_block_receipts(
@@ -42,12 +49,15 @@ def decode_block_receipts(
     """
     if is_null(raw):
         return None
-    with explained(raw, method, ref.number):
+    try:
         replies = _RECEIPTS.decode(raw)
-    # Logs are numbered in the order of their transactions, whatever the list's.
-    replies.sort(key=_sent_index)
-    with placed("[{}]".format, method, ref.number):
-        columns, others, extras = RECEIPT.parse(replies)
+    except NOT_DECODABLE as error:
+        raise bad_reply(error, raw, method, ref.number) from None
+    columns, others, extras = _parsed(replies, ref, method)
+    if list(columns[0]) != sorted(columns[0]):
+        # Logs are numbered in the order of their transactions, whatever the list's.
+        replies.sort(key=lambda reply: INT.one(reply.transactionIndex))
+        columns, others, extras = _parsed(replies, ref, method)
     what = "the block of receipt"
     confirm(others["blockHash"], ref.hash, HASH, what=what, block=ref.number)
     confirm(others["blockNumber"], ref.number, BIG, what=what, block=ref.number)
@@ -67,11 +77,11 @@ def decode_transaction_receipts(
     return events
 
 
-def _sent_index(reply: _ReceiptReply) -> int:
+def _parsed(replies: Sequence[_ReceiptReply], ref: BlockRef, method: str) -> Parsed:
     try:
-        return INT.one(reply.transactionIndex)
-    except ValueError:
-        return 0
+        return RECEIPT.parse(replies)
+    except BadField as error:
+        raise bad_field(error, f"[{error.row}]", method, ref.number) from None
 
 
 def _logs(
@@ -81,9 +91,12 @@ def _logs(
     method: str,
 ) -> list[LogRow]:
     counts = [len(reply.logs) for reply in replies]
-    with placed(_log_path(counts), method, ref.number):
+    try:
         parsed = LOG.parse(list(chain.from_iterable(r.logs for r in replies)))
         topics = _topics(parsed.others["topics"])
+    except BadField as error:
+        place = _log_path(counts, error.row)
+        raise bad_field(error, place, method, ref.number) from None
     _confirm_owners(parsed.others, replies, receipts, counts, ref.number)
     _confirm_block(parsed, ref)
     indexes = _log_indexes(parsed.others["logIndex"], parsed.extras)
@@ -104,32 +117,25 @@ def _logs(
     )
 
 
-def _log_path(counts: Sequence[int]) -> Callable[[int], str]:
-    def path(row: int) -> str:
-        for receipt, count in enumerate(counts):
-            if row < count:
-                return f"[{receipt}].logs[{row}]"
-            row -= count
-        return f"logs[{row}]"
-
-    return path
+def _log_path(counts: Sequence[int], row: int) -> str:
+    receipt = 0
+    while row >= counts[receipt]:
+        row -= counts[receipt]
+        receipt += 1
+    return f"[{receipt}].logs[{row}]"
 
 
 def _topics(lists: Sequence[Sequence[str]]) -> list[Sequence[bytes | None]]:
     """Return the four topic columns."""
-    try:
-        parsed = iter(HASH.column(list(chain.from_iterable(lists))))
-    except BadValue as error:
-        row = 0
-        position = error.index
-        while position >= len(lists[row]):
-            position -= len(lists[row])
-            row += 1
-        raise BadField(f"topics[{position}]", row, error.problem) from None
-    rows = [
-        (*islice(parsed, len(texts)), *_NO_TOPICS[4 - len(texts)]) for texts in lists
-    ]
-    return list(zip(*rows, strict=True)) if rows else [(), (), (), ()]
+    columns: list[Sequence[bytes | None]] = []
+    for position, texts in enumerate(zip_longest(*lists)):
+        try:
+            columns.append(TOPIC.column(texts))
+        except BadValue as error:
+            name = f"topics[{position}]"
+            raise BadField(name, error.index, error.problem) from None
+    nothing = [None] * len(lists)
+    return columns + [nothing] * (4 - len(columns))
 
 
 def _confirm_owners(

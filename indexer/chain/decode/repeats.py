@@ -9,7 +9,7 @@ from typing import TypeVar
 from msgspec import UNSET, UnsetType
 
 from indexer.chain.decode.extras import Extras
-from indexer.chain.decode.scalars import Scalar, shortened
+from indexer.chain.decode.kinds import Kind, shortened
 from indexer.errors import InconsistentResponse
 
 T = TypeVar("T", int, bytes)
@@ -21,7 +21,7 @@ def hex_text(value: int | bytes) -> str:
     return hex(value) if isinstance(value, int) else f"0x{value.hex()}"
 
 
-def differing(values: Repeated, expected: T, kind: Scalar[T]) -> list[int]:
+def differing(values: Repeated, expected: T, kind: Kind[str, T]) -> list[int]:
     """Return the rows whose value is there and is not ``expected``.
 
     A null or unreadable value differs; an absent one does not.
@@ -37,7 +37,7 @@ def differing(values: Repeated, expected: T, kind: Scalar[T]) -> list[int]:
 
 
 def confirm(
-    values: Repeated, expected: T, kind: Scalar[T], *, what: str, block: int
+    values: Repeated, expected: T, kind: Kind[str, T], *, what: str, block: int
 ) -> None:
     """Raise InconsistentResponse unless every value there is ``expected``."""
     for row in differing(values, expected, kind):
@@ -50,7 +50,7 @@ def confirm(
 
 
 def keep_other_times(
-    values: Repeated, timestamp: int | None, kind: Scalar[int], extras: Extras
+    values: Repeated, timestamp: int | None, kind: Kind[str, int], extras: Extras
 ) -> None:
     """Keep each ``blockTimestamp`` that does not repeat the block's own."""
     if values.count(UNSET) == len(values):
@@ -63,7 +63,7 @@ def keep_other_times(
         extras.keep(row, "blockTimestamp", json.dumps(values[row]).encode())
 
 
-def _is(value: object, expected: T, kind: Scalar[T]) -> bool:
+def _is(value: object, expected: T, kind: Kind[str, T]) -> bool:
     if not isinstance(value, str):
         return False
     try:
