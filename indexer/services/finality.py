@@ -8,6 +8,7 @@ from contextlib import suppress
 from indexer.chain.endpoints import Endpoints
 from indexer.chain.tip import finalized_number
 from indexer.errors import IndexerError
+from indexer.ranges import BlockRange
 
 # The finalized height moves by an epoch (6.4 minutes on mainnet); knowing it late only
 # means taking row locks that would not have been needed.
@@ -37,3 +38,40 @@ class Finality:
         """Tell whether a height can no longer change."""
         height = await self.height()
         return height is not None and number <= height
+
+
+async def require_finalized(endpoints: Endpoints, depth: int | None) -> int:
+    """Return the finalized height.
+
+    Raises IndexerError where the node has none and no depth stands in for it.
+    """
+    height = await finalized_number(endpoints, depth)
+    if height is None:
+        raise IndexerError(
+            "the node has no finalized block; say with --finality-depth N how many "
+            "blocks below the head are final"
+        )
+    return height
+
+
+async def clamp_to_final(
+    endpoints: Endpoints, *, first: int, end: int | None, depth: int | None
+) -> tuple[BlockRange, list[str]]:
+    """Return the final heights of ``first`` up to ``end`` (not covered), and notes.
+
+    ``end`` None means all final ones. Raises IndexerError where there are none.
+    """
+    finalized = await require_finalized(endpoints, depth)
+    notes = []
+    if end is not None and end > finalized + 1:
+        notes.append(
+            f"clamped to {finalized + 1}: the node's finalized height is {finalized}; "
+            "the follower or a later plan covers the rest"
+        )
+    if first > finalized:
+        raise IndexerError(
+            f"nothing was queued: the node's finalized height is {finalized}, below "
+            f"--from {first}"
+        )
+    last = finalized if end is None else min(end - 1, finalized)
+    return BlockRange(first, last), notes

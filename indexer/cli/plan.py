@@ -1,0 +1,217 @@
+"""``indexer migrate`` and ``indexer plan``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import click
+
+from indexer.cli.options import (
+    database_options,
+    finality_option,
+    json_option,
+    log_options,
+    rpc_options,
+)
+from indexer.cli.runtime import database_url, open_database, open_endpoints, settings
+from indexer.config import Config
+from indexer.db.migrate import migrate as apply_migrations
+from indexer.errors import ConfigError
+from indexer.ranges import BlockRange
+from indexer.services.finality import clamp_to_final
+from indexer.services.identity import check_identity
+from indexer.services.plan import RANGE_SIZE, Plan
+from indexer.services.plan import plan as make_plan
+
+
+@click.command()
+@database_options
+@log_options
+@json_option
+def migrate(as_json: bool, **given: object) -> None:
+    """Bring the schema up to date; safe from many hosts at once."""
+    config = settings(**given)
+    with database_url(config) as url:
+        applied = asyncio.run(apply_migrations(url, schema=config.db_schema))
+    if as_json:
+        click.echo(json.dumps({"schema": config.db_schema, "applied": applied}))
+    elif applied:
+        click.echo(f"schema {config.db_schema}: applied {', '.join(applied)}")
+    else:
+        click.echo(f"schema {config.db_schema} is up to date")
+
+
+class _Height(click.ParamType):
+    name = "height"
+
+    def convert(
+        self,
+        value: object,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> int | str:
+        if value == "finalized":
+            return "finalized"
+        try:
+            height = int(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is neither a height nor 'finalized'", param, ctx)
+        if height < 0:
+            self.fail(f"{height} is negative; heights start at 0", param, ctx)
+        return height
+
+
+@click.command()
+@click.option(
+    "--from",
+    "first",
+    type=click.IntRange(0, 2**62),
+    required=True,
+    metavar="HEIGHT",
+    help="The first height.",
+)
+@click.option(
+    "--to",
+    "end",
+    type=_Height(),
+    required=True,
+    metavar="HEIGHT|finalized",
+    help="The first height that is not covered; 'finalized' covers the finalized one.",
+)
+@click.option(
+    "--range-size",
+    type=click.IntRange(1, 10_000_000),
+    default=RANGE_SIZE,
+    show_default=True,
+    help="Blocks a job; jobs are cut at its multiples.",
+)
+@click.option("--dry-run", is_flag=True, help="Change nothing, only say what would be.")
+@rpc_options
+@finality_option
+@database_options
+@log_options
+@json_option
+def plan(
+    first: int,
+    end: int | str,
+    range_size: int,
+    dry_run: bool,
+    as_json: bool,
+    **given: object,
+) -> None:
+    """Queue what is missing of a height range.
+
+    Run it again at any time: what is stored or queued is not queued twice. With a
+    node, only final heights are planned, and this is said.
+    """
+    config = settings(**given)
+    _check_range(config, first, end)
+    with database_url(config) as url:
+        asyncio.run(_plan(config, url, first, end, range_size, dry_run, as_json))
+
+
+def _check_range(config: Config, first: int, end: int | str) -> None:
+    if isinstance(end, int) and end <= first:
+        raise ConfigError(
+            f"--from {first} --to {end} holds no height: --to is the first height that "
+            "is not covered, so it must be above --from"
+        )
+    if isinstance(end, int) and end > 2**62:
+        raise ConfigError(f"--to {end} is above every height there can be")
+    if end == "finalized" and not config.rpc_url:
+        raise ConfigError("--to finalized needs a node: give --rpc-url")
+
+
+async def _plan(
+    config: Config,
+    url: str,
+    first: int,
+    end: int | str,
+    range_size: int,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    async with open_database(config, url, application="plan") as database:
+        if config.rpc_url:
+            async with open_endpoints(config) as endpoints:
+                await check_identity(database, endpoints)
+                blocks, notes = await clamp_to_final(
+                    endpoints,
+                    first=first,
+                    end=None if end == "finalized" else int(end),
+                    depth=config.finality_depth,
+                )
+        else:
+            blocks = BlockRange(first, int(end) - 1)
+            notes = [
+                "no node was asked, so nothing was clamped to its finalized height"
+            ]
+        made = await make_plan(
+            database,
+            blocks=blocks,
+            range_size=range_size,
+            dry_run=dry_run,
+        )
+    _print_plan(made, notes, range_size, dry_run, as_json)
+
+
+def _print_plan(
+    made: Plan, notes: list[str], range_size: int, dry_run: bool, as_json: bool
+) -> None:
+    disk = None
+    if made.bytes_per_block is not None:
+        disk = made.bytes_per_block * made.missing_blocks
+    if as_json:
+        click.echo(
+            json.dumps(
+                {
+                    "blocks": {"from": made.blocks.first, "to": made.blocks.last},
+                    "range_size": range_size,
+                    "dry_run": dry_run,
+                    "index_blocks": [list(each) for each in made.block_jobs],
+                    "index_events": [list(each) for each in made.event_jobs],
+                    "jobs": len(made.block_jobs) + len(made.event_jobs),
+                    "missing_blocks": made.missing_blocks,
+                    "queued_before": made.queued_before,
+                    "failed_jobs": [each.id for each in made.failed],
+                    "estimated_requests": _requests(made),
+                    "estimated_bytes": disk,
+                    "notes": notes,
+                }
+            )
+        )
+        return
+    verb = "would queue" if dry_run else "queued"
+    click.echo(
+        f"blocks {made.blocks} (both included): {verb} "
+        f"{len(made.block_jobs)} index_blocks and {len(made.event_jobs)} index_events "
+        f"jobs; {made.missing_blocks} blocks are missing, {made.queued_before} of them "
+        "were queued before"
+    )
+    if made.block_jobs or made.event_jobs:
+        click.echo(
+            f"it takes about {_requests(made)} requests to the node at most (blocks "
+            f"without transactions need one, others two) and {_disk(disk)} of disk"
+        )
+    for note in notes:
+        click.echo(note)
+    for each in made.failed:
+        click.echo(
+            f"job {each.id} ({each.kind} {each.blocks}) failed: {each.last_error}; "
+            f"`indexer jobs retry {each.id}` queues it again"
+        )
+
+
+def _requests(made: Plan) -> int:
+    blocks = sum(len(each) for each in made.block_jobs)
+    return 2 * blocks + sum(len(each) for each in made.event_jobs)
+
+
+def _disk(size: int | None) -> str:
+    if size is None:
+        return (
+            "an amount that is known once a thousand blocks are stored (about 1.5 KB "
+            "for an empty block, some 0.4 MB for a full one of mainnet)"
+        )
+    return f"{size / 1e9:.1f} GB, going by what is stored"

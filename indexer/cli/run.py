@@ -1,0 +1,171 @@
+"""``indexer work`` and ``indexer follow``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from datetime import timedelta
+
+import click
+
+from indexer.cli.options import (
+    database_options,
+    finality_option,
+    listen_option,
+    log_options,
+    metrics_option,
+    rpc_options,
+    verify_option,
+)
+from indexer.cli.progress import drain_progress
+from indexer.cli.runtime import (
+    database_url,
+    open_database,
+    open_endpoints,
+    require_rpc,
+    settings,
+    stop_on_signals,
+)
+from indexer.config import Config
+from indexer.services.follow import make_follower
+from indexer.services.work import make_worker, pool_size
+
+
+@click.command()
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="Claims in flight. [default: 10]",
+)
+@click.option("--drain", is_flag=True, help="End when nothing is left to run.")
+@click.option("--lease", metavar="TIME", help="How long a claim holds. [default: 60s]")
+@click.option("--heartbeat", metavar="TIME", help="[default: a third of the lease]")
+@click.option("--poll-interval", metavar="TIME", help="[default: 30s]")
+@click.option("--grace", metavar="TIME", help="To finish in on SIGTERM. [default: 30s]")
+@click.option("--job-deadline", metavar="TIME", help="Longest a job may run.")
+@click.option(
+    "--max-errors", type=click.IntRange(1), help="Errors until it fails. [default: 5]"
+)
+@click.option(
+    "--max-lost-leases",
+    type=click.IntRange(1),
+    help="Lost leases until it fails. [default: 20]",
+)
+@click.option("--claim-batch", type=click.IntRange(1), help="Jobs a claim statement.")
+@click.option(
+    "--chunk-blocks",
+    type=click.IntRange(1),
+    help="Blocks a transaction. [default: by bytes]",
+)
+@click.option("--history-retention", metavar="TIME", help="[default: 30d]")
+@verify_option
+@rpc_options
+@finality_option
+@listen_option
+@metrics_option
+@database_options
+@log_options
+def work(drain: bool, **given: object) -> None:
+    """Claim jobs and run them until told to stop.
+
+    SIGTERM or Ctrl-C: stop claiming, finish or hand back within the grace time; once
+    more: hand back at once. Any number of these may run, on any number of machines.
+    """
+    config = settings(**given)
+    require_rpc(config)
+    with database_url(config) as url:
+        code = asyncio.run(_work(config, url, drain))
+    sys.exit(code)
+
+
+async def _work(config: Config, url: str, drain: bool) -> int:
+    async with (
+        open_database(
+            config, url, application="work", size=pool_size(config)
+        ) as database,
+        open_endpoints(config) as endpoints,
+    ):
+        worker = await make_worker(config, database, endpoints)
+        with stop_on_signals(worker.request_stop) as stopped:
+            async with drain_progress(database, shown=drain):
+                stats = await worker.run(drain=drain)
+    click.echo(
+        f"{stats.completed} jobs completed, {stats.retried} given back after an error, "
+        f"{stats.failed} failed, {stats.lost} claims lost",
+        err=True,
+    )
+    if drain and stopped.signal is None and stats.failed:
+        return 1
+    return stopped.exit_code
+
+
+class _Start(click.ParamType):
+    name = "start"
+
+    def convert(
+        self,
+        value: object,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> int | str:
+        if value in ("finalized", "latest"):
+            return str(value)
+        if str(value).isascii() and str(value).isdigit():
+            return int(str(value))
+        return self.fail(f"{value!r} is no height, 'finalized' or 'latest'", param, ctx)
+
+
+@click.command()
+@click.option(
+    "--from",
+    "start",
+    type=_Start(),
+    metavar="HEIGHT|finalized|latest",
+    help="Where to begin. [default: behind what is stored or planned, else finalized]",
+)
+@click.option(
+    "--until",
+    type=click.IntRange(0, 2**62),
+    metavar="HEIGHT",
+    help="End when this height is stored.",
+)
+@click.option("--lease", metavar="TIME", help="Until a standby takes over.")
+@verify_option
+@rpc_options
+@finality_option
+@listen_option
+@metrics_option
+@database_options
+@log_options
+def follow(start: int | str | None, until: int | None, **given: object) -> None:
+    """Keep the tip: store each new block with its job in one transaction.
+
+    A second one on the same schema stands by and takes over when the first is gone.
+    """
+    config = settings(**given)
+    require_rpc(config)
+    with database_url(config) as url:
+        code = asyncio.run(_follow(config, url, start, until))
+    sys.exit(code)
+
+
+async def _follow(
+    config: Config, url: str, start: int | str | None, until: int | None
+) -> int:
+    async with (
+        open_database(config, url, application="follow") as database,
+        open_endpoints(config) as endpoints,
+    ):
+        follower = await make_follower(
+            database,
+            endpoints,
+            lease=min(config.lease, timedelta(seconds=15)),
+            finality_depth=config.finality_depth,
+            start=start,  # type: ignore[arg-type]
+            until=until,
+        )
+        with stop_on_signals(follower.request_stop) as stopped:
+            written = await follower.run()
+    click.echo(f"{written} blocks stored; the next is {follower.next_height}", err=True)
+    return stopped.exit_code

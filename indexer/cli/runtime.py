@@ -1,0 +1,125 @@
+"""Run a service from a command: settings, logs, database, signals, exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from indexer.chain.endpoints import Endpoints
+from indexer.config import Config, load_config
+from indexer.db.connection import Database
+from indexer.db.embedded import embedded_server
+from indexer.db.migrate import check_schema, migrate
+from indexer.errors import ConfigError
+from indexer.log import configure
+
+_Result = TypeVar("_Result")
+
+log = logging.getLogger("indexer.cli")
+
+
+def settings(**given: Any) -> Config:  # noqa: ANN401 - click's values as they come
+    """Read the settings and set up the log lines."""
+    config = load_config(**given)
+    configure(log_format=config.log_format, verbose=config.verbose)
+    return config
+
+
+@contextmanager
+def database_url(config: Config) -> Iterator[str]:
+    """Give the URL to use; start the embedded server where none is set.
+
+    A new embedded database is migrated by itself: nobody else uses it.
+    """
+    if config.database_url is not None:
+        yield config.database_url
+        return
+    with embedded_server() as server:
+        click.echo(server.describe(), err=True)
+        asyncio.run(migrate(server.url, schema=config.db_schema))
+        yield server.url
+
+
+@asynccontextmanager
+async def open_database(
+    config: Config, url: str, *, application: str, size: int = 4
+) -> AsyncIterator[Database]:
+    """Open the pool and refuse a schema that does not fit."""
+    database = Database(
+        url,
+        schema=config.db_schema,
+        size=size,
+        application=f"indexer {application}",
+        prepared=False if config.prepared_statements == "off" else None,
+    )
+    async with database:
+        async with database.connection() as conn:
+            await check_schema(conn)
+        yield database
+
+
+def require_rpc(config: Config) -> None:
+    """Raise ConfigError where no node is named."""
+    if not config.rpc_url:
+        raise ConfigError(
+            "no node is named: give --rpc-url (or set INDEXER_RPC_URL), for example "
+            "--rpc-url http://127.0.0.1:8545"
+        )
+
+
+@asynccontextmanager
+async def open_endpoints(config: Config) -> AsyncIterator[Endpoints]:
+    """Connect to the nodes that are named."""
+    endpoints = Endpoints.from_urls(
+        config.rpc_url, headers=config.rpc_headers, rps=config.rpc_rps
+    )
+    async with endpoints:
+        yield endpoints
+
+
+def run(main: Callable[[], Awaitable[_Result]]) -> _Result:
+    """Run a service that ends by itself."""
+
+    async def wrapped() -> _Result:
+        return await main()
+
+    return asyncio.run(wrapped())
+
+
+class Stopped:
+    """Which signal asked for the end, if one did."""
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 128 and the number of the signal."""
+        return 0 if self.signal is None else 128 + self.signal
+
+
+@contextmanager
+def stop_on_signals(request_stop: Callable[[], None]) -> Iterator[Stopped]:
+    """Call ``request_stop`` on each SIGTERM and SIGINT while the service runs."""
+    loop = asyncio.get_running_loop()
+    stopped = Stopped()
+
+    def on_signal(which: signal.Signals) -> None:
+        stopped.signal = which
+        log.info("%s: stopping; once more to hand back at once", which.name)
+        request_stop()
+
+    handled = (signal.SIGTERM, signal.SIGINT)
+    for each in handled:
+        loop.add_signal_handler(each, on_signal, each)
+    try:
+        yield stopped
+    finally:
+        for each in handled:
+            loop.remove_signal_handler(each)
