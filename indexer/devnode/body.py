@@ -30,35 +30,31 @@ class BodyBuilder:
 
     def calldata(self, words: int, stray: int = 0) -> bytes:
         """Return a selector and ABI words, then ``stray`` bytes that are no word."""
-        take = self.draw.take
-        parts = [take(4)]
-        for _ in range(words):
-            parts += (_ZEROS, take(20))
-        parts.append(take(stray))
-        return b"".join(parts)
+        chance = self.draw.take(4 + 20 * words + stray)
+        end = 4 + 20 * words
+        parts = [_ZEROS + chance[at : at + 20] for at in range(4, end, 20)]
+        return b"".join((chance[:4], *parts, chance[end:]))
 
     def log(self, topics: int, data_size: int) -> Log:
         """Return an event of some contract; with three topics it is a transfer."""
-        world, draw = self.world, self.draw
-        address = draw.choice(world.contracts)
+        world = self.world
+        # All chances in one piece: this is the most frequent draw by far.
+        chance = self.draw.take(6)
+        address = world.contracts[chance[0]]
         chosen: tuple[bytes, ...] = ()
-        if topics == 3:
+        if topics:
+            signature = 0 if topics == 3 else chance[1] % len(world.signatures)
             chosen = (
-                world.signatures[0],
-                draw.choice(world.holders),
-                draw.choice(world.holders),
-            )
-        elif topics:
-            chosen = (
-                draw.choice(world.signatures),
-                draw.choice(world.holders),
-                draw.choice(world.holders),
-                draw.take(32),
+                world.signatures[signature],
+                world.holders[(chance[2] << 8 | chance[3]) % len(world.holders)],
+                world.holders[(chance[4] << 8 | chance[5]) % len(world.holders)],
             )[:topics]
+            if topics == 4:
+                chosen += (self.draw.take(32),)
         mask = world.mask(address)
         for topic in chosen:
             mask |= world.mask(topic)
-        return Log(address, chosen, draw.take(data_size), mask)
+        return Log(address, chosen, self.draw.take(data_size), mask)
 
     def access_list(self, keys: tuple[int, ...]) -> AccessList:
         """Return an access list with so many storage keys for each address."""
@@ -103,35 +99,36 @@ class BodyBuilder:
         ``to`` of ``None`` creates a contract.
         """
         draw, base_fee = self.draw, self.env.base_fee
-        sender = draw.choice(self.world.accounts)
-        nonce = draw.below(1 << 16) if nonce is None else nonce
-        tip = draw.below(1 << 16) * 1000
-        parity = draw.below(2)
-        if tx_type:
-            v = parity
-        else:
-            v = parity + (35 + 2 * self.world.chain_id if protected else 27)
+        chance = draw.take(80)
+        accounts = self.world.accounts
+        sender = accounts[(chance[0] << 8 | chance[1]) % len(accounts)]
+        if nonce is None:
+            nonce = chance[2] << 8 | chance[3]
+        tip = (chance[4] << 8 | chance[5]) * 1000
+        v = chance[6] & 1
+        if not tx_type:
+            v += 35 + 2 * self.world.chain_id if protected else 27
         gas_used = 21_000 + 16 * len(data) + 3_000 * len(logs)
         if data:
-            gas_used += draw.below(1 << 16) + (0 if to else 32_000)
+            gas_used += (chance[7] << 8 | chance[8]) + (0 if to else 32_000)
         tx = Transaction(
             type=tx_type,
             sender=sender,
             nonce=nonce,
             to=to,
-            value=draw.number(7) if value is None else value,
+            value=int.from_bytes(chance[9:16], "big") if value is None else value,
             data=data,
             gas=gas_used + gas_used // 4 if data else gas_used,
             max_fee=2 * base_fee + tip if tx_type >= 2 else base_fee + tip,
             priority_fee=tip,
             v=v,
-            r=draw.number(32),
+            r=int.from_bytes(chance[16:48], "big"),
             # The upper half of the range is malleable and refused (EIP-2).
-            s=draw.number(32) >> 1,
+            s=int.from_bytes(chance[48:80], "big") >> 1,
             protected=protected,
             access_list=access_list,
             blob_fee=10**9 if blobs else 0,
-            blob_hashes=tuple(b"\x01" + draw.take(31) for _ in range(blobs)),
+            blob_hashes=tuple([b"\x01" + draw.take(31) for _ in range(blobs)]),
             authorizations=authorizations,
         )
         self._gas += gas_used

@@ -5,7 +5,9 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+import weakref
 from contextlib import suppress
+from pathlib import Path
 
 from indexer.devnode.rendering import Rendered
 
@@ -20,7 +22,9 @@ class RenderCache:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed below
+        self._file, path = tempfile.mkstemp(prefix="devnode-")
+        Path(path).unlink()
+        self._release = weakref.finalize(self, os.close, self._file)
         self._where: dict[int, tuple[int, tuple[int, ...]]] = {}
         self._end = 0
         self._map: mmap.mmap | None = None
@@ -60,7 +64,7 @@ class RenderCache:
             self._end = 0
         with suppress(OSError):
             # A full disk takes a part or nothing; the block is made again then.
-            if os.pwrite(self._file.fileno(), data, self._end) == len(data):
+            if os.pwrite(self._file, data, self._end) == len(data):
                 self._where[height] = (self._end, tuple(map(len, block)))
                 self._end += len(data)
 
@@ -74,12 +78,12 @@ class RenderCache:
         self._where.clear()
         if self._map is not None:
             self._map.close()
-        self._file.close()
+        self._release()
 
     def _mapped(self) -> mmap.mmap:
         """Return a mapping of all that is written."""
         if self._map is None or len(self._map) < self._end:
             if self._map is not None:
                 self._map.close()
-            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._map = mmap.mmap(self._file, 0, access=mmap.ACCESS_READ)
         return self._map

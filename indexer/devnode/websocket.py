@@ -116,8 +116,7 @@ class WebSocketSession:
 
     def _unsubscribe(self, params: list[Any]) -> bytes:
         name = params[0] if params else None
-        known = isinstance(name, str)
-        end = self._subscriptions.pop(name, None) if known else None
+        end = self._subscriptions.pop(name, None) if isinstance(name, str) else None
         if end is None:
             raise RpcFailure(messages.SERVER_ERROR, "subscription not found")
         end()
