@@ -42,8 +42,8 @@ class Account:
         return self._passes('cd -- "$1"', directory)
 
     def can_run(self, binaries: Path) -> bool:
-        """Tell whether this user may start the programs of a folder."""
-        return self._passes('test -x "$1/postgres" && test -r "$1/../share"', binaries)
+        """Tell whether this user may start the programs, libraries included."""
+        return self._passes('"$1/initdb" --version && cd "$1/../share"', binaries)
 
     def _passes(self, test: str, path: Path) -> bool:
         result = subprocess.run(

@@ -145,20 +145,30 @@ def reachable_binaries(binaries: Path, account: Account) -> Path:
         return binaries
     _make_shared()
     installation = binaries.parent
+    package = installation.parent
     content = hashlib.sha256((binaries / "postgres").read_bytes()).hexdigest()[:12]
     copy = SHARED / f"{installation.name}-{content}"
     if not copy.is_dir():
         draft = Path(tempfile.mkdtemp(prefix="copy-", dir=SHARED))
-        shutil.copytree(installation, draft, symlinks=True, dirs_exist_ok=True)
-        for path in (draft, *draft.rglob("*")):
-            # The copy is the same for everybody, whatever umask installed it.
-            if not path.is_symlink():
-                path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
-        for program in (draft / "bin").iterdir():
-            program.chmod(0o755)
+        # The programs find their libraries by where they lie beside them.
+        libraries = package.parent / f"{package.name}.libs", package / ".dylibs"
+        for folder in (installation, *libraries):
+            if folder.is_dir():
+                place = draft / folder.relative_to(package.parent)
+                shutil.copytree(folder, place, symlinks=True)
+        _open_for_all(draft)
         try:
             draft.rename(copy)
         except OSError:
             # Another process was quicker; its copy is the same.
             shutil.rmtree(draft)
-    return copy / "bin"
+    return copy / package.name / installation.name / "bin"
+
+
+def _open_for_all(folder: Path) -> None:
+    # Whatever umask the package was installed under.
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink():
+            mode = path.stat().st_mode
+            runs = path.is_dir() or mode & 0o100
+            path.chmod(mode | (0o055 if runs else 0o044))

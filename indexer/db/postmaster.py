@@ -97,13 +97,17 @@ class Postmaster:
         self._sweep()
         self._rotate_log()
         offset = self.log.stat().st_size if self.log.exists() else 0
-        sockets = self._socket_directory()
-        for stale in sockets.glob(".s.PGSQL.*"):
-            stale.unlink()
-        command = f"-k {shlex.quote(_socket_setting(sockets))}"
+        sockets = _socket_setting(self._socket_directory())
         result = self._call(
             "pg_ctl",
-            *("-D", str(self.data), "-l", str(self.log), "-o", command),
+            *(
+                "-D",
+                str(self.data),
+                "-l",
+                str(self.log),
+                "-o",
+                f"-k {shlex.quote(sockets)}",
+            ),
             *("-t", str(START_TIMEOUT_S), "-w", "start"),
         )
         if result.returncode != 0:
@@ -148,7 +152,7 @@ class Postmaster:
             if found.socket_directory != str(self.run):
                 with suppress(OSError):
                     Path(found.socket_directory).rmdir()
-        self._sweep()
+        processes.end_all(self.data)
 
     def url(self, found: Running) -> str:
         """Return the connection URI of a running server."""
@@ -186,7 +190,7 @@ class Postmaster:
         return Running(pid, lines[4].strip(), port, lines[7].strip())
 
     def _sweep(self) -> None:
-        """End what a killed server left: backends, a stale pid file.
+        """Clear away what a killed server left: backends, a pid file, sockets.
 
         Also a server whose directory was deleted under it: it would take the new
         server's socket away when it notices.
@@ -196,9 +200,13 @@ class Postmaster:
             # The id now belongs to another program, or to a zombie that nobody
             # collects; PostgreSQL would take it for a live server and not start.
             (self.data / "postmaster.pid").unlink(missing_ok=True)
+        for stale in self._socket_directory().glob(".s.PGSQL.*"):
+            stale.unlink()
 
     def _socket_directory(self) -> Path:
-        if len(os.fsencode(self.run)) + len(f"/.s.PGSQL.{PORT}") <= _SOCKET_PATH_BYTES:
+        length = len(os.fsencode(self.run)) + len(f"/.s.PGSQL.{PORT}")
+        # libpq takes a comma in a host for a list of hosts.
+        if length <= _SOCKET_PATH_BYTES and "," not in str(self.run):
             return self.run
         mark = f"{self.data.parent.stat().st_ino:x}"
         short = Path("/tmp") / f"indexer-{self.account.uid}-{mark}"

@@ -16,8 +16,8 @@ import psutil
 
 _POLL_S = 0.01
 # A process that was told to end at once needs milliseconds, on a swapping machine
-# a second or two.
-_QUIT_TIMEOUT_S = 5.0
+# a second.
+_QUIT_TIMEOUT_S = 2.0
 
 
 def of_server(data: Path, pid: int) -> psutil.Process | None:

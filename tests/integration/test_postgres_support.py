@@ -8,7 +8,7 @@ from tests.support.postgres import PrivateServer
 
 def value(url: str, query: str) -> object:
     with psycopg.connect(url) as conn:
-        row = conn.execute(query).fetchone()  # type: ignore[call-overload]
+        row = conn.execute(query).fetchone()
     assert row is not None
     return row[0]
 
