@@ -35,7 +35,9 @@ def is_canonical(ranges: list[BlockRange]) -> bool:
 
 
 @given(RANGES, RANGES)
-def test_the_algebra_is_that_of_sets(one: list[BlockRange], two: list[BlockRange]):
+def test_the_algebra_is_that_of_sets(
+    one: list[BlockRange], two: list[BlockRange]
+) -> None:
     for result, expected in (
         (union(one + two), heights(one) | heights(two)),
         (difference(one, two), heights(one) - heights(two)),
@@ -48,7 +50,9 @@ def test_the_algebra_is_that_of_sets(one: list[BlockRange], two: list[BlockRange
 
 
 @given(st.integers(0, 500), st.integers(0, 500), st.integers(1, 70))
-def test_split_cuts_at_multiples_and_loses_nothing(first: int, length: int, size: int):
+def test_split_cuts_at_multiples_and_loses_nothing(
+    first: int, length: int, size: int
+) -> None:
     whole = BlockRange(first, first + length)
     pieces = list(split(whole, size))
     assert heights(pieces) == set(whole.heights())
@@ -56,14 +60,14 @@ def test_split_cuts_at_multiples_and_loses_nothing(first: int, length: int, size
     assert all(piece.first % size == 0 for piece in pieces[1:])
 
 
-def test_two_million_heights_are_two_hundred_ranges_of_ten_thousand():
+def test_two_million_heights_are_two_hundred_ranges_of_ten_thousand() -> None:
     pieces = list(split(BlockRange(0, 1_999_999), 10_000))
     assert len(pieces) == 200
     assert pieces[0] == BlockRange(0, 9_999)
     assert pieces[-1] == BlockRange(1_990_000, 1_999_999)
 
 
-def test_gaps_are_what_is_not_present():
+def test_gaps_are_what_is_not_present() -> None:
     assert gaps([BlockRange(2, 3), BlockRange(7, 9)], BlockRange(0, 9)) == [
         BlockRange(0, 1),
         BlockRange(4, 6),
