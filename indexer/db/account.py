@@ -43,7 +43,8 @@ class Account:
 
     def can_run(self, binaries: Path) -> bool:
         """Tell whether this user may start the programs, libraries included."""
-        return self._passes('"$1/initdb" --version && cd "$1/../share"', binaries)
+        shared = 'cd "$("$1/pg_config" --sharedir)"'
+        return self._passes(f'"$1/initdb" --version && {shared}', binaries)
 
     def _passes(self, test: str, path: Path) -> bool:
         result = subprocess.run(

@@ -141,7 +141,7 @@ def reachable_binaries(binaries: Path, account: Account) -> Path:
 
     A virtual environment below a closed home is copied once (about 40 MB).
     """
-    if account.can_run(binaries):
+    if os.geteuid() != 0 or account.can_run(binaries):
         return binaries
     _make_shared()
     installation = binaries.parent
