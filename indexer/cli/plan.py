@@ -42,24 +42,18 @@ def migrate(as_json: bool, **given: object) -> None:
         click.echo(f"schema {config.db_schema} is up to date")
 
 
-class _Height(click.ParamType):
-    name = "height"
-
-    def convert(
-        self,
-        value: object,
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> int | str:
-        if value == "finalized":
-            return "finalized"
-        try:
-            height = int(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is neither a height nor 'finalized'", param, ctx)
-        if height < 0:
-            self.fail(f"{height} is negative; heights start at 0", param, ctx)
-        return height
+def _end(_ctx: click.Context, _param: click.Parameter, value: str) -> int | str:
+    if value == "finalized":
+        return value
+    try:
+        height = int(value)
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is neither a height nor 'finalized'"
+        ) from None
+    if height < 0:
+        raise click.BadParameter(f"{height} is negative; heights start at 0")
+    return height
 
 
 @click.command()
@@ -74,7 +68,7 @@ class _Height(click.ParamType):
 @click.option(
     "--to",
     "end",
-    type=_Height(),
+    callback=_end,
     required=True,
     metavar="HEIGHT|finalized",
     help="The first height that is not covered; 'finalized' covers the finalized one.",

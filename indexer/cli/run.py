@@ -27,7 +27,10 @@ from indexer.cli.runtime import (
     stop_on_signals,
 )
 from indexer.config import Config
+from indexer.jobs.observer import Ending
+from indexer.metrics import Metrics
 from indexer.services.follow import make_follower
+from indexer.services.telemetry import serve_metrics
 from indexer.services.work import make_worker, pool_size
 
 
@@ -86,41 +89,38 @@ async def _work(config: Config, url: str, drain: bool) -> int:
         ) as database,
         open_endpoints(config) as endpoints,
     ):
-        worker = await make_worker(config, database, endpoints)
-        with stop_on_signals(worker.request_stop) as stopped:
-            async with drain_progress(database, shown=drain):
-                stats = await worker.run(drain=drain)
-    click.echo(
-        f"{stats.completed} jobs completed, {stats.retried} given back after an error, "
-        f"{stats.failed} failed, {stats.lost} claims lost",
-        err=True,
+        metrics = Metrics()
+        worker = await make_worker(config, database, endpoints, metrics)
+        async with serve_metrics(
+            metrics, port=config.metrics_port, complaint=worker.complaint
+        ):
+            with stop_on_signals(worker.request_stop) as stopped:
+                async with drain_progress(database, shown=drain):
+                    stats = await worker.run(drain=drain)
+    ended = ", ".join(
+        f"{count} {ending.value}" for ending, count in stats.endings.items() if count
     )
-    if drain and stopped.signal is None and stats.failed:
+    click.echo(f"{stats.claimed} claims: {ended or 'nothing to do'}", err=True)
+    if drain and stopped.signal is None and stats.endings[Ending.FAILED]:
         return 1
     return stopped.exit_code
 
 
-class _Start(click.ParamType):
-    name = "start"
-
-    def convert(
-        self,
-        value: object,
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> int | str:
-        if value in ("finalized", "latest"):
-            return str(value)
-        if str(value).isascii() and str(value).isdigit():
-            return int(str(value))
-        return self.fail(f"{value!r} is no height, 'finalized' or 'latest'", param, ctx)
+def _start(
+    _ctx: click.Context, _param: click.Parameter, value: str | None
+) -> int | str | None:
+    if value is None or value in ("finalized", "latest"):
+        return value
+    if value.isascii() and value.isdigit():
+        return int(value)
+    raise click.BadParameter(f"{value!r} is no height, 'finalized' or 'latest'")
 
 
 @click.command()
 @click.option(
     "--from",
     "start",
-    type=_Start(),
+    callback=_start,
     metavar="HEIGHT|finalized|latest",
     help="Where to begin. [default: behind what is stored or planned, else finalized]",
 )

@@ -14,7 +14,7 @@ import click
 from indexer.chain.endpoints import Endpoints
 from indexer.config import Config, load_config
 from indexer.db.connection import Database
-from indexer.db.embedded import embedded_server
+from indexer.db.embedded import EmbeddedServer
 from indexer.db.migrate import check_schema, migrate
 from indexer.errors import ConfigError
 from indexer.log import configure
@@ -40,7 +40,7 @@ def database_url(config: Config) -> Iterator[str]:
     if config.database_url is not None:
         yield config.database_url
         return
-    with embedded_server() as server:
+    with EmbeddedServer() as server:
         click.echo(server.describe(), err=True)
         asyncio.run(migrate(server.url, schema=config.db_schema))
         yield server.url

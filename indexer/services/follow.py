@@ -24,7 +24,7 @@ from indexer.errors import (
     TransientError,
 )
 from indexer.jobs import backlog, roles
-from indexer.jobs.worker import worker_name
+from indexer.jobs.workers import Identity
 from indexer.log import fields
 from indexer.ranges import BlockRange
 from indexer.rows import BlockData
@@ -285,7 +285,7 @@ async def make_follower(
         database,
         endpoints,
         HeadWatcher(endpoints),
-        name=worker_name(),
+        name=Identity.of_this_process(role="follow").name,
         lease=lease,
         finality_depth=finality_depth,
         start=start,

@@ -8,8 +8,9 @@ goes on behind the last committed chunk.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import TypeVar
 
 from indexer.chain.endpoints import Endpoint, Endpoints
@@ -18,7 +19,8 @@ from indexer.chain.tip import head_number
 from indexer.db.connection import Connection, Database
 from indexer.errors import InconsistentResponse, NotYetAvailable, RpcUnavailable
 from indexer.jobs import backlog
-from indexer.jobs.worker import Execution, Handler
+from indexer.jobs.execution import Execution
+from indexer.jobs.worker import Handler
 from indexer.ranges import BlockRange, gaps, runs
 from indexer.rows import BlockData, BlockEvents, BlockRef
 from indexer.services.chunks import ChunkSizer
@@ -70,13 +72,12 @@ class Indexing:
 
     async def _fetch_block_chunks(
         self, left: BlockRange
-    ) -> AsyncIterator[list[BlockData]]:
+    ) -> AsyncGenerator[list[BlockData], None]:
         first = left.first
         while first <= left.last:
             last = min(left.last, first + self._block_chunks.size - 1)
-            heights = range(first, last + 1)
             data = await self._fetch(
-                lambda endpoint, heights=heights: fetch_blocks(endpoint, heights)
+                partial(fetch_blocks, heights=range(first, last + 1))
             )
             self._block_chunks.learn(len(data), sum(each.raw_bytes for each in data))
             yield data
@@ -127,14 +128,12 @@ class Indexing:
 
     async def _fetch_event_chunks(
         self, left: BlockRange
-    ) -> AsyncIterator[list[BlockEvents]]:
+    ) -> AsyncGenerator[list[BlockEvents], None]:
         first = left.first
         while first <= left.last:
             last = min(left.last, first + self._event_chunks.size - 1)
             refs = await self._refs(BlockRange(first, last))
-            events = await self._fetch(
-                lambda endpoint, refs=refs: fetch_events(endpoint, refs)
-            )
+            events = await self._fetch(partial(fetch_events, refs=refs))
             self._event_chunks.learn(
                 len(events), sum(each.raw_bytes for each in events)
             )
@@ -228,7 +227,9 @@ def _resume_at(execution: Execution, whole: BlockRange) -> int:
     return behind if whole.first <= behind <= whole.last else whole.first
 
 
-async def _ahead(source: AsyncIterator[_Fetched]) -> AsyncIterator[_Fetched]:
+async def _ahead(
+    source: AsyncGenerator[_Fetched, None],
+) -> AsyncGenerator[_Fetched, None]:
     """Fetch the next chunk while the caller works on the one before."""
 
     async def following() -> _Fetched | None:

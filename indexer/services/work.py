@@ -5,14 +5,20 @@ from __future__ import annotations
 from indexer.chain.endpoints import Endpoints
 from indexer.config import Config
 from indexer.db.connection import Database
-from indexer.jobs.worker import Worker, worker_name
+from indexer.jobs.settings import WorkerSettings
+from indexer.jobs.worker import Worker
+from indexer.metrics import Metrics
 from indexer.services.finality import Finality
 from indexer.services.handlers import Indexing
 from indexer.services.identity import check_identity
+from indexer.services.telemetry import WorkerMetrics
 
 
 async def make_worker(
-    config: Config, database: Database, endpoints: Endpoints
+    config: Config,
+    database: Database,
+    endpoints: Endpoints,
+    metrics: Metrics | None = None,
 ) -> Worker:
     """Check the nodes and return a worker that is ready to run.
 
@@ -28,11 +34,18 @@ async def make_worker(
     return Worker(
         database,
         handlers=indexing.handlers(),
-        name=worker_name(),
-        listen_url=config.listen_url or database.url,
+        settings=worker_settings(config),
+        listen_url=config.listen_url,
+        observer=None if metrics is None else WorkerMetrics(metrics),
+    )
+
+
+def worker_settings(config: Config) -> WorkerSettings:
+    """Return the part of the settings that the queue's loop needs."""
+    return WorkerSettings(
         concurrency=config.concurrency,
         lease=config.lease,
-        heartbeat=config.heartbeat_interval,
+        heartbeat=config.heartbeat,
         poll_interval=config.poll_interval,
         grace=config.grace,
         job_deadline=config.job_deadline,
