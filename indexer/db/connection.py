@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
 import psycopg
+from psycopg.abc import RV, PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
@@ -43,12 +45,42 @@ class Connection(psycopg.AsyncConnection[TupleRow]):
     """An autocommit connection; ``schema`` is the chain's schema."""
 
     schema: str = "indexer"
+    default_isolation: str | None = None
 
 
 class SyncConnection(psycopg.Connection[TupleRow]):
-    """The same for a thread (the heartbeat's)."""
+    """The same for a thread (the heartbeat's).
+
+    ``reply_timeout`` in seconds bounds how long an answer is waited for: behind a
+    proxy that acknowledges and forgets, neither keepalives nor the server's own
+    timeouts end a wait. The connection must be closed after it struck.
+    """
 
     schema: str = "indexer"
+    reply_timeout: float | None = None
+
+    def wait(
+        self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None
+    ) -> RV:
+        """Wait for an answer; raise OperationalError when it takes too long."""
+        limit = self.reply_timeout if timeout is None else timeout
+        if limit is not None:
+            gen = _bounded(gen, limit)
+        return super().wait(gen, interval)
+
+
+def _bounded(gen: PQGen[RV], seconds: float) -> PQGen[RV]:
+    end = monotonic() + seconds
+    try:
+        wanted = next(gen)
+        while True:
+            # psycopg resumes it at every interval, with data or without.
+            wanted = gen.send((yield wanted))
+            if monotonic() > end:
+                raise psycopg.OperationalError(f"no answer within {seconds:g} s")
+    except StopIteration as stop:
+        result: RV = stop.value
+        return result
 
 
 def conninfo(url: str, *, application: str) -> str:

@@ -204,7 +204,10 @@ create table {schema}.jobs (
     cancel_requested_at timestamptz,
     progress jsonb,
     last_error text,
-    last_error_at timestamptz
+    last_error_at timestamptz,
+    -- Times no client can read (infinity, BC) would make every claim of theirs fail.
+    check (run_at between '0001-01-02 00:00:00+00' and '9999-12-30 00:00:00+00'),
+    check (created_at between '0001-01-02 00:00:00+00' and '9999-12-30 00:00:00+00')
 ) with (
     fillfactor = 70,
     autovacuum_vacuum_scale_factor = 0,

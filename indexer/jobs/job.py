@@ -1,0 +1,56 @@
+"""A job as its claimer sees it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, NamedTuple, TypeAlias
+from uuid import UUID
+
+from psycopg.rows import TupleRow
+
+Json: TypeAlias = dict[str, Any]
+
+
+class Job(NamedTuple):
+    """One claimed job; the field order is that of ``claim_jobs``.
+
+    ``attempts`` counts this claim too. ``progress`` is what the last committed chunk
+    of an earlier claim noted. Times are the database's.
+    """
+
+    id: int
+    kind: str
+    payload: Json
+    claim_token: UUID
+    attempts: int
+    priority: int
+    progress: Json | None
+    errors: int
+    lost_leases: int
+    snoozes: int
+    created_at: datetime
+    run_at: datetime
+    claimed_at: datetime
+    deadline_at: datetime | None
+    cancel_requested: bool
+
+    @classmethod
+    def from_row(cls, row: TupleRow) -> Job:
+        """Read a row of ``claim_jobs``.
+
+        Raises ValueError where the payload is no object that can be read: anybody
+        may have inserted it, and PostgreSQL takes numbers and depths Python does not.
+        """
+        try:
+            payload = json.loads(row[2])
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        if not isinstance(payload, dict):
+            raise ValueError(f"it is no JSON object but {type(payload).__name__}")
+        return cls(row[0], row[1], payload, *row[3:])
+
+    def summary(self) -> str:
+        """Return kind and payload in one short line."""
+        text = json.dumps(self.payload, ensure_ascii=True)
+        return f"{self.kind} {text if len(text) <= 100 else text[:99] + '…'}"

@@ -1,0 +1,88 @@
+"""The reaper: the only one who takes a claim away."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from time import monotonic
+from typing import NamedTuple
+
+from indexer.db.committed import rows_committed
+from indexer.db.connection import Connection
+from indexer.db.queries import load
+
+_LOG = logging.getLogger(__name__)
+
+_REAP = load("jobs")["reap_jobs"]
+
+# A whole fleet's restart is taken back in steps: a step of 500 rows is about 200 KB of
+# WAL, and other claims and completions get their turn in between.
+BATCH = 500
+
+
+class Reaped(NamedTuple):
+    """A job that was taken back; ``status`` is pending or failed."""
+
+    job_id: int
+    kind: str
+    status: str
+    lost_leases: int
+
+
+async def reap(
+    conn: Connection,
+    *,
+    lease: timedelta,
+    max_lost_leases: int,
+    batch: int = BATCH,
+) -> list[Reaped]:
+    """Take back every claim whose lease is over, batch by batch; return the jobs.
+
+    Each batch is one statement, committed at once (``conn`` is in autocommit). They
+    are pending again after the same backoff as an error, and failed with a reason
+    after ``max_lost_leases``. Within one ``lease`` of the server's start none is
+    taken: while it was down nobody could renew.
+    """
+    reaped: list[Reaped] = []
+    while True:
+        rows = await rows_committed(
+            conn, _REAP, lease=lease, batch=batch, max_lost_leases=max_lost_leases
+        )
+        reaped += [Reaped(*row) for row in rows]
+        if len(rows) < batch:
+            break
+    for each in reaped:
+        _LOG.warning(
+            "job %s (%s) lost its lease (%s so far), now %s",
+            each.job_id,
+            each.kind,
+            each.lost_leases,
+            each.status,
+        )
+    return reaped
+
+
+class Reaper:
+    """Reaps, but not within one lease of having been cut off from the database."""
+
+    def __init__(self, *, lease: timedelta, max_lost_leases: int) -> None:
+        self._lease = lease
+        self._max_lost_leases = max_lost_leases
+        self._not_before = 0.0
+
+    def hold(self) -> None:
+        """Wait a lease: the database was out of reach, and maybe not for us alone."""
+        self._not_before = monotonic() + self._lease.total_seconds()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it would leave everything alone now."""
+        return monotonic() < self._not_before
+
+    async def tick(self, conn: Connection) -> list[Reaped]:
+        """Do one pass; return what was taken back."""
+        if self.is_held:
+            return []
+        return await reap(
+            conn, lease=self._lease, max_lost_leases=self._max_lost_leases
+        )

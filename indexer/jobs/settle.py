@@ -1,0 +1,182 @@
+"""How an execution that has ended is written down."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from random import Random
+from typing import NamedTuple
+
+from indexer.backoff import delay_seconds
+from indexer.db.connection import Database
+from indexer.errors import ClaimLost, TransientError
+from indexer.jobs.claims import State, outcome
+from indexer.jobs.endings import (
+    cancel_running,
+    complete,
+    release,
+    retry,
+    snooze,
+)
+from indexer.jobs.errortext import clean, describe
+from indexer.jobs.execution import Execution, Interruption
+from indexer.jobs.observer import Ending
+from indexer.jobs.patience import until_answered
+
+_LOG = logging.getLogger(__name__)
+
+# A node or database that is down for a moment delays a job by seconds; one that is
+# down for an hour is asked once a minute by each job.
+_SNOOZE_BASE_SECONDS = 1.0
+_SNOOZE_CAP_SECONDS = 60.0
+# A node that asks for more than this is asked again all the same.
+_LONGEST_RETRY_AFTER_SECONDS = 3600.0
+
+
+class Settled(NamedTuple):
+    """How an execution ended; ``reason`` is an exception's type, or empty."""
+
+    ending: Ending
+    reason: str = ""
+
+
+class Settler:
+    """Writes endings down, for as long as the database takes to answer."""
+
+    def __init__(
+        self, database: Database, *, max_errors: int, random: Random | None = None
+    ) -> None:
+        self._database = database
+        self._max_errors = max_errors
+        self._random = random if random is not None else Random()
+
+    async def settle(
+        self, execution: Execution, handler: asyncio.Task[None]
+    ) -> Settled:
+        """Complete the job or give it back, by how its handler ended.
+
+        A handler that returned has done its work, whatever it was told meanwhile.
+        """
+        if execution.is_finished:
+            return Settled(Ending.COMPLETED)
+        error = _error_of(handler)
+        try:
+            if handler.done() and error is None:
+                await self._complete(execution)
+                return Settled(Ending.COMPLETED)
+            if execution.interruption is not None:
+                return await self._interrupted(execution, execution.interruption)
+            return await self._erred(execution, error or asyncio.CancelledError())
+        except ClaimLost:
+            return Settled(Ending.LOST)
+
+    async def _interrupted(self, execution: Execution, why: Interruption) -> Settled:
+        job = execution.job
+        if why is Interruption.LOST:
+            return Settled(Ending.LOST)
+        if why is Interruption.CANCELLED:
+            await self._write(execution, cancel_running)
+            return Settled(Ending.CANCELLED)
+        if why is Interruption.SHUTDOWN:
+            await self._write(execution, release)
+            return Settled(Ending.RELEASED)
+        allowed = (job.deadline_at or job.claimed_at) - job.claimed_at
+        return await self._retry(
+            execution, f"it ran longer than its deadline of {allowed}", "deadline"
+        )
+
+    async def _erred(self, execution: Execution, error: BaseException) -> Settled:
+        if isinstance(error, ClaimLost):
+            return Settled(Ending.LOST)
+        reason = type(error).__name__
+        if isinstance(error, TransientError):
+            await self._write(
+                execution,
+                snooze,
+                delay=self._snooze_delay(execution.job.snoozes, error),
+                error=describe(error),
+            )
+            return Settled(Ending.SNOOZED, reason)
+        _LOG.debug("job %s: handler failed", execution.job.id, exc_info=error)
+        return await self._retry(execution, describe(error), reason)
+
+    async def _retry(self, execution: Execution, text: str, reason: str) -> Settled:
+        status = await self._write(
+            execution, retry, error=text, max_errors=self._max_errors
+        )
+        failed = status == "failed"
+        _LOG.log(
+            logging.ERROR if failed else logging.WARNING,
+            "job %s (%s) error %s of %s: %s",
+            execution.job.id,
+            execution.job.kind,
+            execution.job.errors + 1,
+            self._max_errors,
+            clean(text),
+        )
+        return Settled(Ending.FAILED if failed else Ending.RETRIED, reason)
+
+    async def _write(
+        self,
+        execution: Execution,
+        write: Callable[..., Awaitable[str | None]],
+        **parameters: object,
+    ) -> str | None:
+        async def once() -> str | None:
+            async with self._database.connection() as conn:
+                return await write(
+                    conn,
+                    job_id=execution.job.id,
+                    token=execution.token,
+                    **parameters,
+                )
+
+        doing = f"writing down how job {execution.job.id} ended"
+        return await until_answered(doing, once, random=self._random)
+
+    async def _complete(self, execution: Execution) -> None:
+        is_first = True
+
+        async def once() -> None:
+            nonlocal is_first
+            if not is_first and await self._is_finished(execution):
+                return
+            is_first = False
+            async with self._database.connection() as conn:
+                await complete(conn, job_id=execution.job.id, token=execution.token)
+
+        await until_answered(
+            f"completing job {execution.job.id}", once, random=self._random
+        )
+
+    async def _is_finished(self, execution: Execution) -> bool:
+        """Tell whether a completion whose answer was lost is in the tables."""
+        async with self._database.transaction() as conn:
+            found = await outcome(conn, job_id=execution.job.id, token=execution.token)
+        if found.state is State.LOST:
+            raise ClaimLost(execution.job.id)
+        return found.state is State.FINISHED
+
+    def _snooze_delay(self, snoozes: int, error: TransientError) -> timedelta:
+        delay = delay_seconds(
+            snoozes,
+            base=_SNOOZE_BASE_SECONDS,
+            cap=_SNOOZE_CAP_SECONDS,
+            random=self._random,
+        )
+        asked: float | None = getattr(error, "retry_after", None)
+        if asked is not None and asked > delay:
+            # Only ever later than asked for, and not everybody at once.
+            delay = min(asked, _LONGEST_RETRY_AFTER_SECONDS)
+            delay *= 1 + 0.25 * self._random.random()
+        return timedelta(seconds=delay)
+
+
+def _error_of(handler: asyncio.Task[None]) -> BaseException | None:
+    if not handler.done():
+        return None
+    if handler.cancelled():
+        return asyncio.CancelledError()
+    return handler.exception()

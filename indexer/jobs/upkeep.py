@@ -1,0 +1,68 @@
+"""What every worker does beside its jobs: reap, make partitions, drop old ones."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from indexer.db.connection import Database
+from indexer.errors import DatabaseUnavailable
+from indexer.jobs.history import drop_old, ensure_history
+from indexer.jobs.observer import Observer
+from indexer.jobs.reaper import Reaper
+from indexer.jobs.settings import WorkerSettings
+from indexer.jobs.workers import retire
+
+# A claim is taken back at most this part of a lease after it ended.
+_REAPS_PER_LEASE = 4
+# Partitions are made days ahead, so many passes may fail before one is missed.
+_HOUSE_SECONDS = 3600.0
+# An entry this many leases old is a process that died, not one that sleeps.
+_UNSEEN_LEASES = 10
+
+
+class Upkeep:
+    """The timers of a worker; safe to run in any number of them at once."""
+
+    def __init__(
+        self,
+        database: Database,
+        settings: WorkerSettings,
+        *,
+        observer: Observer,
+        random: Random,
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._observer = observer
+        self._random = random
+        self._reaper = Reaper(
+            lease=settings.lease, max_lost_leases=settings.max_lost_leases
+        )
+
+    def hold_reaper(self) -> None:
+        """Reap nothing for a lease: the database was out of reach."""
+        self._reaper.hold()
+
+    async def reap(self) -> None:
+        """Take back expired claims, again and again."""
+        interval = self._settings.lease.total_seconds() / _REAPS_PER_LEASE
+        while True:
+            try:
+                async with self._database.connection() as conn:
+                    reaped = await self._reaper.tick(conn)
+            except DatabaseUnavailable:
+                self.hold_reaper()
+                raise
+            if reaped:
+                self._observer.reaped(reaped)
+            await asyncio.sleep(interval * self._random.uniform(0.8, 1.0))
+
+    async def keep_house(self) -> None:
+        """Make and drop partitions of the history, and retire dead workers' entries."""
+        while True:
+            async with self._database.connection() as conn:
+                await ensure_history(conn)
+                await drop_old(conn, retention=self._settings.history_retention)
+                await retire(conn, unseen=self._settings.lease * _UNSEEN_LEASES)
+            await asyncio.sleep(_HOUSE_SECONDS * self._random.uniform(0.8, 1.0))
