@@ -10,16 +10,18 @@
 
 from __future__ import annotations
 
-from indexer.chain.decode.blocks import decode_block, decode_header, is_null
-from indexer.chain.decode.receipts import (
-    decode_block_receipts,
-    decode_transaction_receipts,
+from indexer.chain.decode.blocks import (
+    decode_block,
+    decode_header,
+    decode_quantity,
+    is_null,
 )
+from indexer.chain.decode.receipts import decode_block_receipts
 
 __all__ = [
     "decode_block",
     "decode_block_receipts",
     "decode_header",
-    "decode_transaction_receipts",
+    "decode_quantity",
     "is_null",
 ]

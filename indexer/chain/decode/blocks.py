@@ -9,6 +9,7 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final, Protocol, TypeVar
 
+import msgspec
 from msgspec import Raw
 
 from indexer.chain.decode.failures import NOT_DECODABLE, bad_field, bad_reply
@@ -23,7 +24,7 @@ from indexer.chain.decode.objects import (
     WITHDRAWAL,
 )
 from indexer.chain.decode.repeats import confirm, keep_other_times
-from indexer.errors import InconsistentResponse
+from indexer.errors import InconsistentResponse, MalformedResponse
 from indexer.rows import BlockData, BlockRow, TransactionRow, WithdrawalRow
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -52,6 +53,14 @@ def rows_of(row: type[R], columns: Iterable[Iterable[Any]]) -> list[R]:
     """Turn columns in the row's field order into rows."""
     # _make is a Python function; tuple.__new__ costs half of it per row.
     return list(map(partial(tuple.__new__, row), zip(*columns, strict=False)))
+
+
+def decode_quantity(raw: bytes | Raw, *, method: str) -> int:
+    """Decode a result that is one number; raises MalformedResponse."""
+    try:
+        return UINT256_QUANTITY.one(msgspec.json.decode(raw, type=str))
+    except (*NOT_DECODABLE, ValueError) as error:
+        raise MalformedResponse(method, "result", None, str(error)) from None
 
 
 def decode_block(

@@ -67,16 +67,6 @@ def decode_block_receipts(
     return BlockEvents(ref.number, ref.hash, receipts, logs, len(memoryview(raw)))
 
 
-def decode_transaction_receipts(
-    raws: Sequence[bytes | Raw], *, ref: BlockRef, method: str
-) -> BlockEvents:
-    """Decode receipts of one block that came one by one; none of them null."""
-    joined = b"[" + b",".join(bytes(raw) for raw in raws) + b"]"
-    events = decode_block_receipts(joined, ref=ref, method=method)
-    assert events is not None
-    return events
-
-
 def _parsed(replies: Sequence[_ReceiptReply], ref: BlockRef, method: str) -> Parsed:
     try:
         return RECEIPT.parse(replies)

@@ -1,0 +1,100 @@
+"""HTTP, over web3's provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+import aiohttp
+from web3 import AsyncHTTPProvider
+
+from indexer.chain.rpc.transport import Answer, Transport
+
+_CONNECT_SECONDS: Final = 10.0
+
+
+class HttpTransport(Transport):
+    """HTTP by web3's provider, with the status and body of errors kept."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], timeout: float) -> None:
+        super().__init__(url, timeout)
+        self._url = url
+        self._provider = AsyncHTTPProvider(
+            url,
+            exception_retry_configuration=None,
+            cache_allowed_requests=False,
+        )
+        self._headers = {**self._provider.get_request_headers(), **headers}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(self, payload: bytes, *, first_id: int, count: int) -> Answer:
+        """Post the payload and return whatever HTTP answer there is."""
+        try:
+            try:
+                return await self._post(payload)
+            except aiohttp.ClientConnectorError:
+                raise
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                # A connection kept alive may be closed just as we use it; a request
+                # only reads, so once more on a fresh one tells which it was.
+                return await self._post(payload)
+        except TimeoutError:
+            raise self.unavailable(f"gave no answer in {self.timeout:g} s") from None
+        except aiohttp.ClientConnectorError as error:
+            problem = f"cannot be reached: {error.os_error.strerror or 'no connection'}"
+            raise self.unavailable(problem) from None
+        except (
+            aiohttp.ServerDisconnectedError,
+            aiohttp.ClientPayloadError,
+            aiohttp.ClientOSError,
+        ):
+            raise self.dropped(count) from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            # The text of these may quote the URL or a header.
+            problem = f"failed with {type(error).__name__}"
+            raise self.unavailable(problem) from None
+
+    async def _post(self, payload: bytes) -> Answer:
+        session = await self._open()
+        async with session.post(self._url, data=payload) as response:
+            body = await response.read()
+            return Answer(
+                body, response.status, _seconds(response.headers.get("Retry-After"))
+            )
+
+    async def _open(self) -> aiohttp.ClientSession:
+        if self._session is None or self._session.closed:
+            # web3's own session opens a connection a request and raises for any
+            # status that is not 2xx, so it is given one that does neither.
+            self._session = aiohttp.ClientSession(
+                headers=self._headers,
+                connector=aiohttp.TCPConnector(limit=0),
+                timeout=aiohttp.ClientTimeout(
+                    total=self.timeout, sock_connect=_CONNECT_SECONDS
+                ),
+            )
+        return await self._provider.cache_async_session(self._session)
+
+    async def close(self) -> None:
+        """Close the session and its connections."""
+        await self._provider.disconnect()
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """Read ``Retry-After``: seconds or a date (RFC 9110, 10.2.3)."""
+    if retry_after is None:
+        return None
+    try:
+        return max(0.0, float(retry_after))
+    except ValueError:
+        pass
+    try:
+        until = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return None
+    return max(0.0, (until - datetime.now(UTC)).total_seconds())
