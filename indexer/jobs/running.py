@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
 from time import monotonic
@@ -33,17 +33,7 @@ class WorkerStats:
     """What a worker did: how many claims, and how they ended."""
 
     claimed: int = 0
-    completed: int = 0
-    retried: int = 0
-    failed: int = 0
-    snoozed: int = 0
-    released: int = 0
-    cancelled: int = 0
-    lost: int = 0
-
-    def count(self, ending: Ending) -> None:
-        """Add one execution that ended so."""
-        setattr(self, ending.value, getattr(self, ending.value) + 1)
+    endings: dict[Ending, int] = field(default_factory=lambda: dict.fromkeys(Ending, 0))
 
 
 class RunningJobs:
@@ -148,7 +138,7 @@ class RunningJobs:
         job = execution.job
         del self._running[job.id]
         self._heartbeat.remove(job.id, job.claim_token)
-        self.stats.count(settled.ending)
+        self.stats.endings[settled.ending] += 1
         self._observer.ended(
             job, settled.ending, reason=settled.reason, seconds=seconds
         )
