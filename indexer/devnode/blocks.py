@@ -163,29 +163,25 @@ def header(parent: bytes, env: Env, committed: Roots) -> bytes:
     return rlp.array(payload)
 
 
-def _numbers(env: Env, committed: Roots) -> tuple[int, ...]:
-    return (
+# What a header takes with numbers of one byte each.
+_ZERO = Env(0, 0, bytes(32), bytes(32), bytes(32), bytes(20), 0, 0)
+_FIXED_SIZE = len(header(bytes(32), _ZERO, EMPTY_ROOTS))
+
+
+def block_size(env: Env, committed: Roots) -> int:
+    """Return the bytes of the whole block's RLP, which nodes call its size."""
+    size = _FIXED_SIZE + committed.size
+    for value in (
         env.height,
         committed.gas_used,
         env.timestamp,
         env.base_fee,
         committed.blob_gas_used,
         env.excess_blob_gas,
-    )
-
-
-# What a header takes without its numbers, each of which is one byte if zero.
-_ZERO = Env(0, 0, bytes(32), bytes(32), bytes(32), bytes(20), 0, 0)
-_FIXED_SIZE = len(header(bytes(32), _ZERO, EMPTY_ROOTS)) - 6
-
-
-def block_size(env: Env, committed: Roots) -> int:
-    """Return the bytes of the whole block's RLP, which nodes call its size."""
-    sizes = [
-        1 if value < 0x80 else 1 + ((value.bit_length() + 7) >> 3)
-        for value in _numbers(env, committed)
-    ]
-    return rlp.array_size(_FIXED_SIZE + sum(sizes) + committed.size)
+    ):
+        if value >= 0x80:
+            size += (value.bit_length() + 7) >> 3
+    return rlp.array_size(size)
 
 
 def _encode_withdrawal(item: Withdrawal) -> bytes:

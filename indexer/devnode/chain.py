@@ -19,7 +19,7 @@ from indexer.devnode.config import DevnodeConfig
 from indexer.devnode.hashindex import HashIndex
 from indexer.devnode.hashing import keccak
 from indexer.devnode.profiles import PROFILES
-from indexer.devnode.rendering import Rendered, render
+from indexer.devnode.rendering import Rendered, render, render_empty
 from indexer.devnode.world import World
 
 # A block's place in the index of transactions: height, then 16 bits of index.
@@ -125,7 +125,11 @@ class Chain:
         """Return the block at a height, with whole transactions or their hashes."""
         with self._lock:
             kept = self._cache.block(height, full)
-            return self._make(height).block(full) if kept is None else kept
+            if kept is not None:
+                return kept
+            if self.is_empty(height):
+                return self._empty_json(height)
+            return self._make(height).block(full)
 
     def receipts_json(self, height: int) -> bytes:
         """Return the list of receipts of the block at a height."""
@@ -185,30 +189,38 @@ class Chain:
         timestamp = self._config.genesis_timestamp + self._config.slot_seconds * height
         return blocks.environment(self._world, salt, height, timestamp)
 
-    def _contents(self, env: Env, empty: bool) -> tuple[Body, Roots]:
+    def _contents(self, env: Env, *, empty: bool) -> tuple[Body, Roots]:
         if empty:
             return EMPTY_BODY, EMPTY_ROOTS
         salt = self._salts[bisect_right(self._forks, env.height) - 1]
         body = self._profile.body(self._world, env, salt)
         return body, blocks.roots(body, self._world.chain_id)
 
+    def _empty_json(self, height: int) -> bytes:
+        if height >= self.generated:
+            self.generate(height)
+        at = 32 * height
+        hashes = self._hashes
+        parent = hashes[at - 32 : at] if height else bytes(32)
+        return render_empty(hashes[at : at + 32], parent, self._environment(height))
+
     def _make(self, height: int) -> Rendered:
         own = self.hash_at(height)
-        parent = self.hash_at(height - 1) if height else bytes(32)
+        parent = self.hash_at(height - 1)
         env = self._environment(height)
-        body, roots = self._contents(env, self.is_empty(height))
+        body, roots = self._contents(env, empty=False)
         return self._render(own, parent, env, body, roots)
 
     def _append(self, height: int, parent: bytes) -> bytes:
         env = self._environment(height)
         empty = self.is_empty(height)
-        body, roots = self._contents(env, empty)
+        body, roots = self._contents(env, empty=empty)
         own = keccak(blocks.header(parent, env, roots))
         self._hashes += own
         self._heights.put(own, height)
         for index, transaction_hash in enumerate(roots.transaction_hashes):
             self._places.put(transaction_hash, height << _INDEX_BITS | index)
-        if not empty and (self._profile.heavy or height < self._config.prepare):
+        if height < self._config.prepare or (self._profile.heavy and not empty):
             self._render(own, parent, env, body, roots)
         return own
 
@@ -224,6 +236,5 @@ class Chain:
             chain_id=self._world.chain_id,
             log_timestamps=self._config.log_timestamps,
         )
-        if body is not EMPTY_BODY:
-            self._cache.put(env.height, rendered)
+        self._cache.put(env.height, rendered)
         return rendered

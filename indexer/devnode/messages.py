@@ -23,7 +23,7 @@ class RpcFailure(Exception):
         self.message = message
 
 
-class Call(msgspec.Struct):
+class Call(msgspec.Struct, gc=False):
     """One call; ``id`` is the JSON as it came, empty for a notification."""
 
     method: str

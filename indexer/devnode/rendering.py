@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from indexer.devnode import receipts, transactions
 from indexer.devnode.blocks import (
+    EMPTY_ROOTS,
     EXTRA_DATA,
     GAS_LIMIT,
     NO_REQUESTS,
@@ -16,6 +17,7 @@ from indexer.devnode.blocks import (
     Withdrawal,
     block_size,
 )
+from indexer.devnode.trie import EMPTY_ROOT
 
 # EIP-7691, the update fraction since Prague.
 _BLOB_UPDATE_FRACTION = 5_007_716
@@ -114,6 +116,37 @@ _TAIL = (
     b',"transactionsRoot":"0x%s","uncles":[],"withdrawals":[%s],'
     b'"withdrawalsRoot":"0x%s"}'
 )
+
+
+# The same for a block that holds nothing: of ten sparse blocks nine are served from
+# this, so all that such blocks share is in it already.
+_EMPTY = (
+    _HEAD.decode()
+    .replace('"gasUsed":"%#x"', '"gasUsed":"0x0"')
+    .replace('"blobGasUsed":"%#x"', '"blobGasUsed":"0x0"')
+    .replace('"logsBloom":"0x%s"', f'"logsBloom":"0x{EMPTY_ROOTS.bloom.hex()}"')
+    .replace('"receiptsRoot":"0x%s"', f'"receiptsRoot":"0x{EMPTY_ROOT.hex()}"')
+    + "[]"
+    + _TAIL.decode() % (EMPTY_ROOT.hex(), "", EMPTY_ROOT.hex())
+)
+
+
+def render_empty(own: bytes | bytearray, parent: bytes | bytearray, env: Env) -> bytes:
+    """Return the JSON of a block that holds nothing, as :func:`render` would."""
+    shown = _EMPTY % (
+        env.base_fee,
+        env.excess_blob_gas,
+        own.hex(),
+        env.miner.hex(),
+        env.mix_hash.hex(),
+        env.height,
+        env.beacon_root.hex(),
+        parent.hex(),
+        block_size(env, EMPTY_ROOTS),
+        env.state_root.hex(),
+        env.timestamp,
+    )
+    return shown.encode()
 
 
 def blob_gas_price(excess_blob_gas: int) -> int:

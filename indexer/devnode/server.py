@@ -44,7 +44,11 @@ class Devnode(Node):
         app.router.add_get("/", self._websocket)
         app.router.add_post("/", self._post)
         self._runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
+            app,
+            access_log=None,
+            shutdown_timeout=_SHUTDOWN_SECONDS,
+            # Nobody makes millions of blocks for a client that has left.
+            handler_cancellation=True,
         )
 
     @property
@@ -58,13 +62,11 @@ class Devnode(Node):
         return f"ws://{self._config.host}:{self._port}"
 
     async def __aenter__(self) -> Devnode:
-        await self.generate(self._config.prepare - 1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, self._config.host, self._config.port)
-        await site.start()
-        self._port = self._runner.addresses[0][1]
-        if self._config.block_time:
-            self._clock = asyncio.create_task(self._tick(self._config.block_time))
+        try:
+            await self._start()
+        except BaseException:
+            await self._stop()
+            raise
         return self
 
     async def __aexit__(
@@ -73,6 +75,18 @@ class Devnode(Node):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        await self._stop()
+
+    async def _start(self) -> None:
+        await self.generate(self._config.prepare - 1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._config.host, self._config.port)
+        await site.start()
+        self._port = self._runner.addresses[0][1]
+        if self._config.block_time:
+            self._clock = asyncio.create_task(self._tick(self._config.block_time))
+
+    async def _stop(self) -> None:
         if self._clock is not None:
             self._clock.cancel()
             await asyncio.gather(self._clock, return_exceptions=True)
