@@ -219,8 +219,10 @@ def _hash(value: Any) -> bytes:  # noqa: ANN401 - JSON
 
 
 def _wanted_height(value: Any, chain: Chain) -> int:  # noqa: ANN401 - JSON
-    """Resolve a number or tag; ``pending`` is the latest, as on a node that mines
-    nothing itself."""
+    """Resolve a number or tag to a height.
+
+    ``pending`` is the latest, as on a node that mines nothing itself.
+    """
     if isinstance(value, str):
         if _QUANTITY.fullmatch(value) is not None:
             return int(value, 16)
