@@ -17,7 +17,11 @@ def hold_shared(path: Path) -> int:
     Never waits long: nobody holds such a file alone for more than an instant.
     """
     descriptor = _open(path)
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    try:
+        _lock(descriptor, fcntl.LOCK_SH, path)
+    except BaseException:
+        os.close(descriptor)
+        raise
     return descriptor
 
 
@@ -26,15 +30,27 @@ def alone(path: Path) -> Iterator[bool]:
     """Yield whether nobody else holds a file, and if so hold it meanwhile."""
     descriptor = _open(path)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Not where the file was deleted, and perhaps made anew, before the lock.
-        free = os.path.samestat(os.fstat(descriptor), path.stat())
-    except (BlockingIOError, FileNotFoundError):
-        free = False
-    try:
+        try:
+            _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, path)
+            # Not where the file was deleted, and perhaps made anew, before that.
+            free = os.path.samestat(os.fstat(descriptor), path.stat())
+        except (BlockingIOError, FileNotFoundError):
+            free = False
         yield free
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, how: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, how)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        raise ConfigError(
+            f"the file system of {path} has no locks ({error.strerror}), which the "
+            "embedded PostgreSQL needs; name a server with --database-url"
+        ) from error
 
 
 def _open(path: Path) -> int:

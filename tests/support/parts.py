@@ -20,15 +20,17 @@ def missing(part: str, remedy: str) -> NoReturn:
 
 
 def debian_package(package: str, program: str) -> Path:
-    """Return a program's path, installing Debian's package where we may."""
+    """Return a program's path, installing Debian's package where we may.
+
+    ``program`` is a name to look for on the path, or an absolute path.
+    """
     found = shutil.which(program)
+    problem = "not installed"
     if found is None and os.geteuid() == 0 and shutil.which("apt-get") is not None:
         problem = _install(package)
         found = shutil.which(program)
-    else:
-        problem = ""
     if found is None:
-        missing(f"{program} ({problem or 'not installed'})", f"install {package}")
+        missing(f"{program} ({problem})", f"install Debian's package {package}")
     return Path(found)
 
 

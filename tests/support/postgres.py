@@ -26,10 +26,9 @@ from indexer.db import filelock
 from indexer.db.embedded import EmbeddedServer
 from indexer.db.migrate import migrate
 from indexer.db.postmaster import StopMode
-from tests.support.parts import missing
+from tests.support.parts import debian_package
 
 SCHEMA = "indexer"
-VERSION_15 = Path("/usr/lib/postgresql/15/bin")
 # Commits wait for the WAL as in production, only the disk is left out.
 SETTINGS = {
     "fsync": "off",
@@ -113,9 +112,8 @@ def session_server() -> Iterator[str]:
 @contextmanager
 def version_15() -> Iterator[str]:
     """Run Debian's PostgreSQL 15, and yield the URI of its maintenance database."""
-    if not (VERSION_15 / "postgres").is_file():
-        missing("PostgreSQL 15", "apt-get install postgresql-15 (Debian 12)")
-    with private_server(VERSION_15) as server:
+    program = debian_package("postgresql-15", "/usr/lib/postgresql/15/bin/postgres")
+    with private_server(program.parent) as server:
         yield server.url
 
 
