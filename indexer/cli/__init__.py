@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import click
@@ -33,6 +34,9 @@ for command in (migrate, plan, work, follow, status, jobs, devnode, demo):
 
 def main() -> None:
     """Run the program; errors become one sentence and an exit code."""
+    # Leave through the context managers, so that the embedded server is let go of;
+    # work and follow put handlers of their own in place.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         cli.main(prog_name="indexer", standalone_mode=False)
     except click.ClickException as error:

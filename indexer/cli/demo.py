@@ -14,7 +14,8 @@ from indexer.cli.progress import drain_progress
 from indexer.cli.runtime import database_url, open_database, open_endpoints, settings
 from indexer.cli.status import print_status
 from indexer.config import Config
-from indexer.devnode import PROFILES, DevnodeConfig, serve
+from indexer.devnode.profiles import PROFILES
+from indexer.devnode.server import DevnodeConfig, serve
 from indexer.services.demo import Answer, demo_node, run_demo
 from indexer.services.status import read_status
 from indexer.services.work import pool_size

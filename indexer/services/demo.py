@@ -13,7 +13,7 @@ from indexer.chain.tip import head_number
 from indexer.config import Config
 from indexer.db.connection import Database
 from indexer.db.queries import Query, load
-from indexer.devnode import DevnodeConfig, running_devnode
+from indexer.devnode.server import DevnodeConfig, running_devnode
 from indexer.ranges import BlockRange
 from indexer.services.finality import clamp_to_final
 from indexer.services.follow import make_follower
