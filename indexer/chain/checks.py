@@ -14,6 +14,7 @@ EMPTY_ROOT: Final = bytes.fromhex(
     "56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421"
 )
 _NO_ROOT: Final = bytes(32)
+_EMPTY_BLOOM: Final = bytes(256)
 
 
 def check_block(data: BlockData) -> None:
@@ -33,15 +34,19 @@ def check_links(blocks: Sequence[BlockData]) -> None:
     for below, above in pairwise(data.block for data in blocks):
         if below.number + 1 == above.number and above.parent_hash != below.hash:
             raise InconsistentResponse(
-                f"block {above.number} names 0x{above.parent_hash.hex()} as its parent, "
+                f"block {above.number} has the parent 0x{above.parent_hash.hex()}, "
                 f"but the node gives 0x{below.hash.hex()} for block {below.number}",
                 block_number=above.number,
             )
 
 
+def _has_bits(bloom: bytes | None) -> bool:
+    return bloom is not None and bloom != _EMPTY_BLOOM
+
+
 def may_have_logs(ref: BlockRef) -> bool:
     """Tell whether the header's bloom has any bit set."""
-    return ref.logs_bloom is not None and any(ref.logs_bloom)
+    return _has_bits(ref.logs_bloom)
 
 
 def missing_receipts(ref: BlockRef, events: BlockEvents) -> list[int]:
@@ -85,10 +90,18 @@ def _check_receipt(ref: BlockRef, row: ReceiptRow) -> None:
 
 
 def _check_bloom(ref: BlockRef, events: BlockEvents) -> None:
-    """Check that there are logs if the header says so, and none if it says not."""
+    """Check that there are logs where a bloom says so, and none if it says not."""
+    with_logs = {log.transaction_index for log in events.logs}
+    for row in events.receipts:
+        if _has_bits(row.logs_bloom) and row.transaction_index not in with_logs:
+            raise WithheldData(
+                f"block {ref.number}: receipt {row.transaction_index} has logs by its "
+                "bloom, but the node gives none",
+                block_number=ref.number,
+            )
     if ref.logs_bloom is None:
         return
-    if any(ref.logs_bloom):
+    if _has_bits(ref.logs_bloom):
         if not events.logs:
             raise WithheldData(
                 f"block {ref.number} has logs by its header's bloom, but the node "
@@ -102,7 +115,7 @@ def _check_bloom(ref: BlockRef, events: BlockEvents) -> None:
     if ref.receipts_root is None or ref.receipts_root == _NO_ROOT:
         return
     added = {row.transaction_index for row in events.receipts if row.gas_used == 0}
-    if any(log.transaction_index not in added for log in events.logs):
+    if not with_logs <= added:
         raise InconsistentResponse(
             f"block {ref.number} has no logs by its header's bloom, but the node gives "
             f"{len(events.logs)}",

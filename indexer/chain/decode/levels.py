@@ -124,12 +124,18 @@ class Level:
         )
 
     def unknown(self, raw: bytes | Raw, found: dict[Level, dict[str, None]]) -> None:
-        """Add the names in ``raw``, one object, that this level does not know."""
-        for name, value in msgspec.json.decode(raw, type=dict[str, Raw]).items():
+        """Add the names in ``raw``, one object, that this level does not know.
+
+        What is no object is passed over: decoding it tells where it stands.
+        """
+        try:
+            members = msgspec.json.decode(raw, type=dict[str, Raw])
+        except msgspec.ValidationError:
+            return
+        for name, value in members.items():
             if name in self.lists:
-                below = self.lists[name][0]
-                for item in msgspec.json.decode(value, type=list[Raw] | None) or ():
-                    below.unknown(item, found)
+                for item in _items(value):
+                    self.lists[name][0].unknown(item, found)
             elif name not in self.names:
                 found.setdefault(self, {})[name] = None
 
@@ -187,6 +193,13 @@ def attribute(name: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
+def _items(raw: bytes | Raw) -> list[Raw]:
+    try:
+        return msgspec.json.decode(raw, type=list[Raw])
+    except msgspec.ValidationError:
+        return []
+
+
 def _keep(name: str, values: Sequence[Raw], extras: Extras) -> None:
     for row, raw in enumerate(values):
         if raw is not ABSENT:
@@ -228,7 +241,7 @@ class Reply(Generic[R]):
     def _learn(self, raw: bytes | Raw) -> dict[Level, tuple[str, ...]]:
         found = {level: dict.fromkeys(names) for level, names in self._learned.items()}
         if self._many:
-            for item in msgspec.json.decode(raw, type=list[Raw]):
+            for item in _items(raw):
                 self._level.unknown(item, found)
         else:
             self._level.unknown(raw, found)

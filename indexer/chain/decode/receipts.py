@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain, repeat, zip_longest
 from operator import itemgetter
 from typing import Any, Final, Protocol
@@ -87,7 +87,7 @@ def _logs(
     except BadField as error:
         place = _log_path(counts, error.row)
         raise bad_field(error, place, method, ref.number) from None
-    _confirm_owners(parsed.others, replies, receipts, counts, ref.number)
+    _confirm_owners(parsed, replies, receipts, counts)
     _confirm_block(parsed, ref)
     indexes = _log_indexes(parsed.others["logIndex"], parsed.extras)
     owners = list(chain.from_iterable(map(repeat, receipts, counts)))
@@ -129,28 +129,27 @@ def _topics(lists: Sequence[Sequence[str]]) -> list[Sequence[bytes | None]]:
 
 
 def _confirm_owners(
-    others: Mapping[str, Sequence[Any]],
+    parsed: Parsed,
     replies: Sequence[_ReceiptReply],
     receipts: Sequence[ReceiptRow],
     counts: Sequence[int],
-    block: int,
 ) -> None:
     """Check that each log names the transaction of the receipt it is in."""
+    named: Repeated = parsed.others["transactionHash"]
+    numbered: Repeated = parsed.others["transactionIndex"]
     hashes = [reply.transactionHash for reply in replies]
     indexes = [reply.transactionIndex for reply in replies]
-    if _repeated(hashes, counts) == others["transactionHash"] and (
-        _repeated(indexes, counts) == others["transactionIndex"]
-    ):
+    if _repeated(hashes, counts) == named and _repeated(indexes, counts) == numbered:
         return
     first = 0
-    for receipt, count in zip(receipts, counts, strict=True):
-        last = first + count
-        what = f"the transaction of receipt {receipt.transaction_index}'s log"
-        named: Repeated = others["transactionHash"][first:last]
-        confirm(named, receipt.transaction_hash, HASH, what=what, block=block)
-        named = others["transactionIndex"][first:last]
-        confirm(named, receipt.transaction_index, INT, what=what, block=block)
-        first = last
+    for row, count in zip(receipts, counts, strict=True):
+        mine = slice(first, first + count)
+        what = f"the transaction of receipt {row.transaction_index}'s log"
+        block = row.block_number
+        confirm(named[mine], row.transaction_hash, HASH, what=what, block=block)
+        index = row.transaction_index
+        confirm(numbered[mine], index, INT, what=what, block=block)
+        first += count
 
 
 def _repeated(texts: Sequence[str], counts: Sequence[int]) -> tuple[str, ...]:
