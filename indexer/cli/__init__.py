@@ -4,20 +4,40 @@ from __future__ import annotations
 
 import signal
 import sys
+from importlib import import_module
 
 import click
 
 from indexer import __version__
-from indexer.cli.demo import demo, devnode
-from indexer.cli.jobs import jobs
-from indexer.cli.plan import migrate, plan
-from indexer.cli.run import follow, work
-from indexer.cli.status import status
 from indexer.errors import ConfigError, IndexerError
 from indexer.log import redact
 
+# Where each command is. They are imported when they are run: web3 alone takes a
+# second, and `indexer status` does without it.
+_COMMANDS = {
+    "migrate": "indexer.cli.plan",
+    "plan": "indexer.cli.plan",
+    "work": "indexer.cli.run",
+    "follow": "indexer.cli.run",
+    "status": "indexer.cli.status",
+    "jobs": "indexer.cli.jobs",
+    "devnode": "indexer.cli.demo",
+    "demo": "indexer.cli.demo",
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(_COMMANDS[cmd_name]), cmd_name)
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="indexer")
 def cli() -> None:
     """Index an EVM chain into the PostgreSQL you already run.
@@ -26,10 +46,6 @@ def cli() -> None:
     INDEXER_RPC_URL. Heights: --from is the first one, --to the first one that is not
     covered; printed ranges include both ends.
     """
-
-
-for command in (migrate, plan, work, follow, status, jobs, devnode, demo):
-    cli.add_command(command)
 
 
 def main() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import AsyncExitStack
 
 import click
 from rich.console import Console
 from rich.table import Table
 
+from indexer.cli.nodes import check_nodes, open_endpoints
 from indexer.cli.options import database_options, log_options, rpc_options
 from indexer.cli.progress import drain_progress
-from indexer.cli.runtime import database_url, open_database, open_endpoints, settings
+from indexer.cli.runtime import database_url, open_database, settings
 from indexer.cli.status import print_status
 from indexer.config import Config
 from indexer.devnode.profiles import PROFILES
@@ -111,9 +113,18 @@ def demo(blocks: int, tip_blocks: int, **given: object) -> None:
     An embedded PostgreSQL and the built-in node, unless --database-url and --rpc-url
     name others: plan, work, follow the tip, then some answers in SQL.
     """
-    config = settings(**given)
+    config = settings(**{"log_format": "text", **_given(given)})
+    if not config.verbose:
+        # One line a job is for operators; here the progress says enough.
+        logging.getLogger("indexer.jobs").setLevel(logging.WARNING)
+    if config.rpc_url:
+        check_nodes(config)
     with database_url(config) as url:
         asyncio.run(_demo(config, url, blocks, tip_blocks))
+
+
+def _given(flags: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in flags.items() if value is not None}
 
 
 async def _demo(config: Config, url: str, blocks: int, tip_blocks: int) -> None:

@@ -7,6 +7,7 @@ import json
 
 import click
 
+from indexer.cli.nodes import check_nodes, open_endpoints
 from indexer.cli.options import (
     database_options,
     finality_option,
@@ -14,7 +15,7 @@ from indexer.cli.options import (
     log_options,
     rpc_options,
 )
-from indexer.cli.runtime import database_url, open_database, open_endpoints, settings
+from indexer.cli.runtime import database_url, open_database, settings
 from indexer.config import Config
 from indexer.db.migrate import migrate as apply_migrations
 from indexer.errors import ConfigError
@@ -23,6 +24,9 @@ from indexer.services.finality import clamp_to_final
 from indexer.services.identity import check_identity
 from indexer.services.plan import RANGE_SIZE, Plan
 from indexer.services.plan import plan as make_plan
+
+# Payloads and tables hold heights as bigint.
+_HIGHEST = 2**62
 
 
 @click.command()
@@ -42,25 +46,27 @@ def migrate(as_json: bool, **given: object) -> None:
         click.echo(f"schema {config.db_schema} is up to date")
 
 
-def _end(_ctx: click.Context, _param: click.Parameter, value: str) -> int | str:
-    if value == "finalized":
-        return value
+def _height(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     try:
         height = int(value)
     except ValueError:
-        raise click.BadParameter(
-            f"{value!r} is neither a height nor 'finalized'"
-        ) from None
+        raise click.BadParameter(f"{value!r} is not a height") from None
     if height < 0:
         raise click.BadParameter(f"{height} is negative; heights start at 0")
+    if height > _HIGHEST:
+        raise click.BadParameter(f"{height} is above every height there can be")
     return height
+
+
+def _end(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
+    return value if value == "finalized" else _height(ctx, param, value)
 
 
 @click.command()
 @click.option(
     "--from",
     "first",
-    type=click.IntRange(0, 2**62),
+    callback=_height,
     required=True,
     metavar="HEIGHT",
     help="The first height.",
@@ -111,9 +117,9 @@ def _check_range(config: Config, first: int, end: int | str) -> None:
             f"--from {first} --to {end} holds no height: --to is the first height that "
             "is not covered, so it must be above --from"
         )
-    if isinstance(end, int) and end > 2**62:
-        raise ConfigError(f"--to {end} is above every height there can be")
-    if end == "finalized" and not config.rpc_url:
+    if config.rpc_url:
+        check_nodes(config)
+    elif end == "finalized":
         raise ConfigError("--to finalized needs a node: give --rpc-url")
 
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import click
 
+from indexer.cli.nodes import check_nodes, open_endpoints
 from indexer.cli.options import (
     database_options,
     finality_option,
@@ -21,8 +22,6 @@ from indexer.cli.progress import drain_progress
 from indexer.cli.runtime import (
     database_url,
     open_database,
-    open_endpoints,
-    require_rpc,
     settings,
     stop_on_signals,
 )
@@ -76,7 +75,7 @@ def work(drain: bool, **given: object) -> None:
     more: hand back at once. Any number of these may run, on any number of machines.
     """
     config = settings(**given)
-    require_rpc(config)
+    check_nodes(config)
     with database_url(config) as url:
         code = asyncio.run(_work(config, url, drain))
     sys.exit(code)
@@ -144,7 +143,7 @@ def follow(start: int | str | None, until: int | None, **given: object) -> None:
     A second one on the same schema stands by and takes over when the first is gone.
     """
     config = settings(**given)
-    require_rpc(config)
+    check_nodes(config)
     with database_url(config) as url:
         code = asyncio.run(_follow(config, url, start, until))
     sys.exit(code)

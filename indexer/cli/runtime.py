@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from indexer.chain.endpoints import Endpoints
 from indexer.config import Config, load_config
 from indexer.db.connection import Database
 from indexer.db.embedded import EmbeddedServer
 from indexer.db.migrate import check_schema, migrate
-from indexer.errors import ConfigError
 from indexer.log import configure
-
-_Result = TypeVar("_Result")
 
 log = logging.getLogger("indexer.cli")
 
@@ -62,34 +58,6 @@ async def open_database(
         async with database.connection() as conn:
             await check_schema(conn)
         yield database
-
-
-def require_rpc(config: Config) -> None:
-    """Raise ConfigError where no node is named."""
-    if not config.rpc_url:
-        raise ConfigError(
-            "no node is named: give --rpc-url (or set INDEXER_RPC_URL), for example "
-            "--rpc-url http://127.0.0.1:8545"
-        )
-
-
-@asynccontextmanager
-async def open_endpoints(config: Config) -> AsyncIterator[Endpoints]:
-    """Connect to the nodes that are named."""
-    endpoints = Endpoints.from_urls(
-        config.rpc_url, headers=config.rpc_headers, rps=config.rpc_rps
-    )
-    async with endpoints:
-        yield endpoints
-
-
-def run(main: Callable[[], Awaitable[_Result]]) -> _Result:
-    """Run a service that ends by itself."""
-
-    async def wrapped() -> _Result:
-        return await main()
-
-    return asyncio.run(wrapped())
 
 
 class Stopped:
