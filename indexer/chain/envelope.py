@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from indexer.chain.decode.extras import with_whole_pairs
 from indexer.errors import InconsistentResponse, RpcUnavailable
 from indexer.log import redact
 
@@ -92,7 +93,10 @@ def match(body: bytes, *, count: int, first_id: int) -> list[Raw | Fault] | Faul
 
 def _decode(body: bytes) -> _Reply | list[_Reply]:
     try:
-        return _REPLIES.decode(body)
+        try:
+            return _REPLIES.decode(body)
+        except msgspec.DecodeError:
+            return _REPLIES.decode(with_whole_pairs(body))
     except (msgspec.DecodeError, RecursionError) as error:
         start = body[:80].decode(errors="replace").strip()
         raise RpcUnavailable(

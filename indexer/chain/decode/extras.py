@@ -52,6 +52,23 @@ def storable(raw: bytes | Raw) -> tuple[str, bool]:
     return text, altered
 
 
+def with_whole_pairs(raw: bytes) -> bytes:
+    r"""Turn each half of a surrogate pair into ``\u0000``.
+
+    The decoder refuses a whole reply for one half; what is to be kept of a NUL is
+    decided, and marked, where the field it is in is known.
+    """
+    # Latin-1 is one character a byte, whatever the bytes mean.
+    text = _ESCAPE.sub(_whole, raw.decode("latin-1"))
+    return text.encode("latin-1")
+
+
+def _whole(match: re.Match[str]) -> str:
+    escape = match[0]
+    is_half = len(escape) == 6 and 0xD800 <= int(escape[2:], 16) <= 0xDFFF
+    return "\\u0000" if is_half else escape
+
+
 def _storable_escape(match: re.Match[str]) -> str:
     escape = match[0]
     if len(escape) != 6:
@@ -71,9 +88,9 @@ class Extras:
     def keep(self, row: int, name: str, raw: bytes | Raw) -> None:
         """Keep a field of a row; raises ValueError where it cannot be stored."""
         text, altered = storable(raw)
-        key, renamed = storable(json.dumps(name, ensure_ascii=False).encode())
+        key = json.dumps(name, ensure_ascii=False)
         self._members.setdefault(row, []).append(f"{key}:{text}")
-        if altered or renamed:
+        if altered:
             self.altered(row, key)
 
     def altered(self, row: int, key: str) -> None:

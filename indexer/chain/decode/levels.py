@@ -9,13 +9,19 @@ are decoded at the same speed.
 from __future__ import annotations
 
 import keyword
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
-from indexer.chain.decode.extras import REPLACEMENT, Extras, storable
+from indexer.chain.decode.extras import (
+    REPLACEMENT,
+    Extras,
+    storable,
+    with_whole_pairs,
+)
 from indexer.chain.decode.kinds import ABSENT, BadValue, JsonText, Kind
 
 # No chain is known to have more than 14 fields of its own on one level; past this
@@ -23,6 +29,9 @@ from indexer.chain.decode.kinds import ABSENT, BadValue, JsonText, Kind
 R = TypeVar("R")
 
 LEARNED_NAMES: Final = 64
+
+# Names msgspec gives no field; no chain has such.
+_UNREADABLE: Final = re.compile(r'[\x00-\x1f"\\]')
 
 REQUIRED: Final = msgspec.NODEFAULT
 
@@ -137,6 +146,8 @@ class Level:
                 for item in _items(value):
                     self.lists[name][0].unknown(item, found)
             elif name not in self.names:
+                if _UNREADABLE.search(name):
+                    raise msgspec.ValidationError(f"a field is named {name!r}")
                 found.setdefault(self, {})[name] = None
 
     def parse(self, objects: Sequence[Any]) -> Parsed:
@@ -230,6 +241,11 @@ class Reply(Generic[R]):
         except msgspec.ValidationError as error:
             if not str(error).startswith("Object contains unknown field"):
                 raise
+        except msgspec.DecodeError:
+            whole = with_whole_pairs(bytes(raw))
+            if whole == bytes(raw):
+                raise
+            return self.decode(whole)
         learned = self._learn(raw)
         decoder = self._build(learned)
         value = decoder.decode(raw)

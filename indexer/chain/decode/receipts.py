@@ -87,8 +87,8 @@ def _logs(
     except BadField as error:
         place = _log_path(counts, error.row)
         raise bad_field(error, place, method, ref.number) from None
-    _confirm_owners(parsed, replies, receipts, counts)
     _confirm_block(parsed, ref)
+    _confirm_owners(parsed, replies, receipts, counts)
     indexes = _log_indexes(parsed.others["logIndex"], parsed.extras)
     owners = list(chain.from_iterable(map(repeat, receipts, counts)))
     addresses, datas = parsed.columns
