@@ -67,6 +67,8 @@ def match(body: bytes, *, count: int, first_id: int) -> list[Raw | Fault] | Faul
     replies = _decode(body)
     if not isinstance(replies, list):
         fault = _fault(replies)
+        if fault is None and replies.result is _NOTHING:
+            raise RpcUnavailable("the node's answer has neither a result nor an error")
         if count > 1:
             if fault is None:
                 raise InconsistentResponse(
