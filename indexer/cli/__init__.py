@@ -7,6 +7,7 @@ import sys
 from importlib import import_module
 
 import click
+import psycopg
 
 from indexer import __version__
 from indexer.errors import ConfigError, IndexerError
@@ -66,4 +67,12 @@ def main() -> None:
         sys.exit(2)
     except IndexerError as error:
         click.echo(f"error: {redact(str(error))}", err=True)
+        sys.exit(1)
+    except psycopg.Error as error:
+        said = redact(" ".join(str(error).split()))
+        click.echo(
+            f"error: PostgreSQL refused a statement ({error.sqlstate}): {said}; "
+            "nothing of its transaction was kept",
+            err=True,
+        )
         sys.exit(1)

@@ -91,9 +91,10 @@ def conninfo(url: str, *, application: str) -> str:
     try:
         given = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
+        # What cannot be read cannot be cleaned of its password either.
         raise ConfigError(
-            f"the database URL {redact_url(url)} is not one PostgreSQL understands; "
-            "it looks like postgresql://user:password@host:5432/database"
+            "--database-url (or --listen-url) is not one PostgreSQL understands; it "
+            "looks like postgresql://host:5432/database?user=name"
         ) from None
     ours = {**_NETWORK, "application_name": application}
     return make_conninfo("", **{**ours, **given})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -25,6 +26,15 @@ _RETRYABLE = frozenset(
 )
 
 
+# A file size limit (EFBIG) or quota reaches us as an internal error; only the words
+# tell that a file could not grow.
+_NO_ROOM = re.compile(
+    r"could not (extend|write|truncate).*(too large|quota|no space|check free disk)"
+    r"|no space left on device|file too large|disk quota exceeded",
+    re.IGNORECASE,
+)
+
+
 def is_retryable(error: BaseException) -> bool:
     """Tell whether the same work may succeed later without a human."""
     if isinstance(error, DatabaseUnavailable):
@@ -40,7 +50,7 @@ def is_retryable(error: BaseException) -> bool:
 def translate(error: psycopg.Error, doing: str) -> IndexerError | None:
     """Return our error for psycopg's, or None where it is a defect to be seen."""
     reason = redact(str(error).strip().splitlines()[0] if str(error).strip() else "")
-    if isinstance(error, pg.DiskFull):
+    if isinstance(error, pg.DiskFull) or _NO_ROOM.search(reason):
         return DiskFull(
             f"PostgreSQL has no room left ({reason}) while {doing}; the transaction "
             "was rolled back and nothing is half-written. Make room on the server's "

@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from indexer.backoff import delay_seconds
 from indexer.db.connection import Database
-from indexer.errors import ClaimLost, TransientError
+from indexer.errors import ClaimLost, JobRefused, TransientError
 from indexer.jobs.claims import State, outcome
 from indexer.jobs.endings import (
     cancel_running,
     complete,
+    fail,
     release,
     retry,
     snooze,
@@ -92,15 +93,26 @@ class Settler:
             return Settled(Ending.LOST)
         reason = type(error).__name__
         if isinstance(error, TransientError):
-            await self._write(
-                execution,
-                snooze,
-                delay=self._snooze_delay(execution.job.snoozes, error),
-                error=describe(error),
-            )
-            return Settled(Ending.SNOOZED, reason)
+            return await self._snooze(execution, error)
+        if isinstance(error, JobRefused):
+            text = describe(error)
+            await self._write(execution, fail, error=text)
+            _LOG.error("job %s failed: %s", execution.job.id, clean(text))
+            return Settled(Ending.FAILED, reason)
         _LOG.debug("job %s: handler failed", execution.job.id, exc_info=error)
         return await self._retry(execution, describe(error), reason)
+
+    async def _snooze(self, execution: Execution, error: TransientError) -> Settled:
+        delay = self._snooze_delay(execution.job.snoozes, error)
+        text = describe(error)
+        await self._write(execution, snooze, delay=delay, error=text)
+        _LOG.warning(
+            "job %s waits %.1f s: %s",
+            execution.job.id,
+            delay.total_seconds(),
+            clean(text),
+        )
+        return Settled(Ending.SNOOZED, type(error).__name__)
 
     async def _retry(self, execution: Execution, text: str, reason: str) -> Settled:
         status = await self._write(
