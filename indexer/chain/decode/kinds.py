@@ -220,6 +220,12 @@ class JsonText(Kind[Raw, str | None]):
         text, _ = storable(value)
         return None if text == "null" else text
 
+    def column(self, values: Sequence[Raw | None]) -> Sequence[str | None]:
+        """Parse a column; usually nothing is there at all. Raises BadValue."""
+        if values.count(ABSENT) == len(values):
+            return [None] * len(values)
+        return super().column(values)
+
 
 def shortened(text: str) -> str:
     """Quote a value for an error message without its megabytes."""

@@ -1,4 +1,4 @@
-"""What is fetched is whole, of one chain, and of one node, or it is not fetched."""
+"""Receipts and logs that are fetched are all of the block's, and no other's."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from indexer.chain.endpoint import Endpoint, ReceiptsWay
 from indexer.chain.fetch import fetch_blocks, fetch_events
 from indexer.errors import (
     InconsistentResponse,
-    MalformedResponse,
     NotYetAvailable,
     RpcError,
     WithheldData,
 )
 from indexer.rows import BlockEvents, BlockRef
-from tests.support.fakenode import FakeNode, Refusal, running
+from tests.support.chainnode import HEIGHTS, Chain
+from tests.support.fakenode import Refusal, running
 from tests.support.fixtures import needs_fixtures, result
 from tests.support.replies import (
     EMPTY_BLOOM,
@@ -30,44 +30,6 @@ from tests.support.replies import (
     receipts,
     ref_of,
 )
-
-HEIGHTS = range(5, 9)
-
-
-class Chain(FakeNode):
-    """Blocks and receipts a test may bend, and a node that serves them."""
-
-    def __init__(self, *, transactions: int = 2, logs: int = 3) -> None:
-        super().__init__()
-        self.blocks: dict[int, dict[str, Any] | None] = {
-            number: block(number, transactions=transactions, logs=logs)
-            for number in HEIGHTS
-        }
-        self.receipts: dict[int, list[dict[str, Any]] | None] = {
-            number: receipts(number, transactions=transactions, logs=logs)
-            for number in HEIGHTS
-        }
-        self.methods = {
-            "eth_getBlockByNumber": lambda params: self.blocks.get(int(params[0], 16)),
-            "eth_getBlockReceipts": self.listed,
-            "eth_getTransactionReceipt": self.single,
-        }
-
-    def listed(self, params: list[str]) -> list[dict[str, Any]] | None:
-        for number, found in self.receipts.items():
-            if params[0] in (hex(number), hash_of(number)):
-                return found
-        return None
-
-    def single(self, params: list[str]) -> dict[str, Any] | None:
-        for found in self.receipts.values():
-            for each in found or []:
-                if each["transactionHash"] == params[0]:
-                    return each
-        return None
-
-    def asked(self) -> list[str]:
-        return [method for method, _ in self.calls]
 
 
 def _refuse(code: int, message: str) -> Callable[[list[Any]], Any]:
@@ -100,57 +62,6 @@ def _shape(events: list[BlockEvents]) -> list[tuple[int, int, int]]:
 
 
 WHOLE = [(number, 2, 3) for number in HEIGHTS]
-
-
-async def test_blocks_come_in_the_order_asked_for(
-    chain: Chain, endpoint: Endpoint
-) -> None:
-    data = await fetch_blocks(endpoint, [8, 5, 6])
-    assert [each.block.number for each in data] == [8, 5, 6]
-    assert [len(each.transactions) for each in data] == [2, 2, 2]
-    assert await fetch_blocks(endpoint, []) == []
-
-
-async def test_c4_a_height_without_a_block_is_not_there_yet(endpoint: Endpoint) -> None:
-    with pytest.raises(NotYetAvailable, match="no block 9") as caught:
-        await fetch_blocks(endpoint, [8, 9])
-    assert caught.value.block_number == 9
-
-
-async def test_c1_a_block_of_another_number_is_refused(
-    chain: Chain, endpoint: Endpoint
-) -> None:
-    chain.blocks[6] = chain.blocks[7]
-    with pytest.raises(InconsistentResponse, match="asked for block 6, got block 7"):
-        await fetch_blocks(endpoint, HEIGHTS)
-
-
-async def test_c1_blocks_that_do_not_link_are_refused(
-    chain: Chain, endpoint: Endpoint
-) -> None:
-    chain.blocks[7] = block(7, parentHash=hash_of(66))
-    with pytest.raises(InconsistentResponse, match="block 7 has the parent") as caught:
-        await fetch_blocks(endpoint, HEIGHTS)
-    assert caught.value.block_number == 7
-    assert len(await fetch_blocks(endpoint, [5, 7])) == 2
-
-
-async def test_a_block_short_of_a_transaction_is_refused(
-    chain: Chain, endpoint: Endpoint
-) -> None:
-    bent = block(6, transactions=3)
-    del bent["transactions"][1]
-    chain.blocks[6] = bent
-    with pytest.raises(InconsistentResponse, match="none with index 1"):
-        await fetch_blocks(endpoint, [6])
-
-
-async def test_hashes_instead_of_transactions_are_refused(
-    chain: Chain, endpoint: Endpoint
-) -> None:
-    chain.blocks[6] = block(6, transactions=1) | {"transactions": [hash_of(1)]}
-    with pytest.raises(MalformedResponse, match=r"field transactions\[0\] of 6"):
-        await fetch_blocks(endpoint, [6])
 
 
 async def test_receipts_are_asked_for_by_hash_in_one_batch(
@@ -404,17 +315,6 @@ async def test_recorded_blocks_and_receipts_of_real_chains_pass_the_checks(
     [events] = await fetch_events(endpoint, [ref_of(whole)])
     assert len(events.receipts) == len(listed)
     assert len(events.logs) == sum(len(each["logs"]) for each in listed)
-
-
-@needs_fixtures
-async def test_c1_recorded_neighbours_link(chain: Chain, endpoint: Endpoint) -> None:
-    for number in (6541, 6542):
-        chain.blocks[number] = result(f"cronos/{number}/block.json")
-    first, second = await fetch_blocks(endpoint, [6541, 6542])
-    assert second.block.parent_hash == first.block.hash
-    # The same transaction is in both.
-    hashes = {row.hash for row in first.transactions}
-    assert hashes & {row.hash for row in second.transactions}
 
 
 @needs_fixtures
