@@ -52,7 +52,7 @@ def same(sent: Any, stored: Any, *, is_json: bool = False) -> bool:
     if isinstance(stored, bytes):
         return bool(sent.lower() == "0x" + stored.hex())
     if isinstance(stored, datetime):
-        return stored == datetime.fromtimestamp(int(sent, 16), UTC)
+        return bool(stored == datetime.fromtimestamp(int(sent, 16), UTC))
     if isinstance(stored, tuple):
         return len(sent) == len(stored) and all(map(same, sent, stored))
-    return int(sent, 16) == stored
+    return bool(int(sent, 16) == stored)
