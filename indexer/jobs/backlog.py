@@ -14,7 +14,7 @@ from indexer.jobs.claims import pending_lanes
 from indexer.jobs.errortext import clean
 from indexer.jobs.history import ensure_history
 from indexer.jobs.job import Json
-from indexer.jobs.payloads import check_kind, encode_payloads
+from indexer.jobs.payloads import check_kind, encode_payloads, is_too_deep
 
 _QUERIES = load("backlog")
 _ENQUEUE = _QUERIES["enqueue_jobs"]
@@ -182,7 +182,9 @@ async def cancel(conn: Connection, *, which: JobFilter) -> Cancelled:
 
 def _readable(payload: str) -> object:
     # Anybody may insert a payload that Python cannot read; it is shown all the same.
+    if is_too_deep(payload):
+        return payload
     try:
         return json.loads(payload)
-    except (ValueError, RecursionError):
+    except ValueError:
         return payload

@@ -142,7 +142,7 @@ async def _make_history(conn: Connection) -> None:
     try:
         # In a transaction this is a savepoint, and only on this rare path.
         async with conn.transaction():
-            await ensure_history(conn)
+            await ensure_history(conn, ahead=0, tries=1)
     except (psycopg.Error, DatabaseUnavailable) as error:
         if conn.broken:
             raise

@@ -43,11 +43,14 @@ class _Partition(NamedTuple):
     is_old: bool
 
 
-async def ensure_history(conn: Connection, *, ahead: int = DAYS_AHEAD) -> list[str]:
+async def ensure_history(
+    conn: Connection, *, ahead: int = DAYS_AHEAD, tries: int = _TRIES
+) -> list[str]:
     """Make the partitions of today and ``ahead`` days more; return the new names.
 
-    Each is a transaction of its own (a savepoint inside one). Readers and completions
-    go on; any number of workers may do this at once.
+    Each is a transaction of its own (a savepoint inside one), and a lock that is not
+    to be had is waited for ``tries`` times two seconds. Readers and completions go
+    on; any number of workers may do this at once.
 
     Raises psycopg's LockNotAvailable where a lock could not be had in several tries.
     """
@@ -56,7 +59,7 @@ async def ensure_history(conn: Connection, *, ahead: int = DAYS_AHEAD) -> list[s
     made = []
     for day, start in days:
         name = f"jobs_history_{day}"
-        if name not in present and await _make(conn, name, start):
+        if name not in present and await _make(conn, name, start, tries):
             made.append(name)
     return made
 
@@ -110,12 +113,12 @@ async def _partitions(
     return [_Partition(*row) for row in rows]
 
 
-async def _make(conn: Connection, name: str, start: int) -> bool:
-    for attempt in range(1, _TRIES + 1):
+async def _make(conn: Connection, name: str, start: int, tries: int) -> bool:
+    for attempt in range(1, tries + 1):
         try:
             return await _make_once(conn, name, start)
         except (pg.LockNotAvailable, pg.DeadlockDetected):
-            if attempt == _TRIES:
+            if attempt == tries:
                 raise
             await asyncio.sleep(0.05 * attempt)
     return False

@@ -9,6 +9,8 @@ from uuid import UUID
 
 from psycopg.rows import TupleRow
 
+from indexer.jobs.payloads import MAX_NESTING, is_too_deep
+
 Json: TypeAlias = dict[str, Any]
 
 
@@ -42,10 +44,9 @@ class Job(NamedTuple):
         Raises ValueError where the payload is no object that can be read: anybody
         may have inserted it, and PostgreSQL takes numbers and depths Python does not.
         """
-        try:
-            payload = json.loads(row[2])
-        except RecursionError:
-            raise ValueError("it is nested too deeply") from None
+        if is_too_deep(row[2]):
+            raise ValueError(f"it is nested deeper than {MAX_NESTING} levels")
+        payload = json.loads(row[2])
         if not isinstance(payload, dict):
             raise ValueError(f"it is no JSON object but {type(payload).__name__}")
         return cls(row[0], row[1], payload, *row[3:])

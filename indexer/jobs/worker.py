@@ -98,6 +98,11 @@ class Worker:
         """The ``locked_by`` of this worker's claims."""
         return self._identity.name
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether notifications arrive; else new jobs are found by polling."""
+        return self._wakeups.is_listening
+
     def complaint(self) -> str | None:
         """Say why this worker makes no progress; None while it does."""
         if self._last_look is None:
@@ -193,6 +198,8 @@ class Worker:
             async with self._database.connection() as conn:
                 for lane in await pending_lanes(conn):
                     due_in = lane.due_in.total_seconds()
+                    if self._stop.is_set():
+                        break
                     if due_in > 0:
                         pause = min(pause, max(due_in, _SHORTEST_PAUSE_SECONDS))
                     elif await self._claim_lane(conn, running, lane.priority):

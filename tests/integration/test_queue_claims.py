@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from indexer.db.committed import rows_committed
+from indexer.db.connection import Database
+from indexer.db.queries import Query, load
+from indexer.jobs import claims
+from indexer.jobs.claims import pending_lanes
+from indexer.jobs.endings import release_strays
+from tests.support.jobs import KIND, LEASE, add, claim, claim_one, queue, record, rows
+
+_DEFAULT = "default_transaction_isolation"
+ISOLATION = Query(
+    "test", "isolation", "select pg_catalog.current_setting('transaction_isolation')"
+)
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    async with queue(database_url) as opened:
+        yield opened
+
+
+async def test_a_claim_marks_the_job_and_shows_its_token(database: Database) -> None:
+    [job_id] = await add(database)
+
+    job = await claim_one(database, worker="somebody", deadline=timedelta(minutes=5))
+
+    assert (job.id, job.kind, job.payload, job.attempts) == (job_id, KIND, {"n": 0}, 1)
+    [found] = await rows(
+        database,
+        "select status, locked_by, claim_token, locked_until - claimed_at,"
+        " deadline_at - claimed_at, attempts from {s}.jobs",
+    )
+    assert found[:3] == ("running", "somebody", job.claim_token)
+    assert found[3] >= timedelta(seconds=60)
+    assert found[4] >= timedelta(minutes=5) - timedelta(seconds=1)
+    assert found[5] == 1
+
+
+async def test_q1_jobs_come_in_the_order_of_run_at_and_id(database: Database) -> None:
+    ids = await add(database, 6)
+    await rows(
+        database,
+        "update {s}.jobs set run_at = now() - interval '1 hour' where id = any(%s)",
+        [ids[4], ids[2]],
+    )
+
+    jobs = await claim(database, 5)
+
+    assert [job.id for job in jobs] == [ids[2], ids[4], ids[0], ids[1], ids[3]]
+
+
+async def test_q1_only_due_jobs_of_known_kinds_and_of_the_lane_are_taken(
+    database: Database,
+) -> None:
+    [due] = await add(database)
+    await add(database, run_after=timedelta(hours=1))
+    await add(database, kind="another")
+    [urgent] = await add(database, priority=0)
+
+    assert [job.id for job in await claim(database, 10)] == [due]
+    assert [job.id for job in await claim(database, 10, priority=0)] == [urgent]
+
+
+async def test_lanes_are_told_with_the_time_their_earliest_job_is_due(
+    database: Database,
+) -> None:
+    await add(database, 3, priority=10)
+    await add(database, priority=0, run_after=timedelta(hours=1))
+    await add(database, priority=5)
+    await claim_one(database, priority=5)
+
+    async with database.connection() as conn:
+        lanes = await pending_lanes(conn)
+
+    assert [lane.priority for lane in lanes] == [0, 10]
+    assert timedelta(minutes=59) < lanes[0].due_in <= timedelta(hours=1)
+    assert lanes[1].due_in <= timedelta(0)
+
+
+async def test_q1_no_claim_exceeds_its_limit_whatever_the_statistics_say(
+    database: Database,
+) -> None:
+    await rows(database, "alter table {s}.jobs set (autovacuum_enabled = off)")
+    await add(database, 2)
+    await rows(database, "analyze {s}.jobs")
+    await add(database, 2000)
+    async with database.connection() as conn:
+        # The plans that a wrong estimate of one row would lead to.
+        for setting in ("enable_hashjoin", "enable_mergejoin", "enable_material"):
+            await conn.execute(f"set {setting} = off".encode())
+        for _ in range(10):
+            jobs = await claims.claim(
+                conn,
+                worker="tester",
+                kinds=[KIND],
+                limit=3,
+                lease=LEASE,
+                priority=10,
+            )
+            assert len(jobs) == 3
+    [[running]] = await rows(
+        database, "select count(*) from {s}.jobs where status = 'running'"
+    )
+    assert running == 30
+
+
+async def test_q1_claimers_at_the_same_time_share_no_job(database: Database) -> None:
+    ids = await add(database, 600)
+
+    async def take_all(name: str) -> list[int]:
+        taken: list[int] = []
+        while jobs := await claim(database, 7, worker=name):
+            taken += [job.id for job in jobs]
+        return taken
+
+    shares = await asyncio.gather(*(take_all(f"worker {n}") for n in range(6)))
+
+    assert sorted(job_id for share in shares for job_id in share) == ids
+    assert sum(1 for share in shares if share) > 1
+
+
+async def test_q1_a_row_that_somebody_has_locked_is_stepped_past(
+    database: Database,
+) -> None:
+    first, second = await add(database, 2)
+    async with database.transaction() as conn:
+        await conn.execute(
+            b"select from indexer.jobs where id = %s for update", [first]
+        )
+        assert [job.id for job in await claim(database, 2)] == [second]
+    assert [job.id for job in await claim(database, 2)] == [first]
+
+
+async def test_q1_claims_are_read_committed_where_the_server_is_not(
+    database: Database, database_url: str
+) -> None:
+    async with database.connection() as conn:
+        assert await rows_committed(conn, ISOLATION) == [("read committed",)]
+    await rows(
+        database,
+        f'alter database "{psycopg.conninfo.conninfo_to_dict(database_url)["dbname"]}"'
+        " set default_transaction_isolation = 'serializable'",
+    )
+    async with queue(database_url) as strict:
+        [[default]] = await rows(strict, "select current_setting(%s)", _DEFAULT)
+        assert default == "serializable"
+        async with strict.connection() as conn:
+            assert await rows_committed(conn, ISOLATION) == [("read committed",)]
+        await add(strict, 200)
+
+        async def take_all() -> int:
+            taken = 0
+            while jobs := await claim(strict, 3):
+                taken += len(jobs)
+            return taken
+
+        assert sum(await asyncio.gather(*(take_all() for _ in range(4)))) == 200
+
+
+async def test_a_statement_that_fails_leaves_no_transaction_open(
+    database: Database,
+) -> None:
+    broken = Query("test", "broken", "select 1 / %(n)s::integer")
+    async with database.connection() as conn:
+        conn.default_isolation = "serializable"
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            await rows_committed(conn, broken, n=0)
+        assert await rows_committed(conn, broken, n=1) == [(1,)]
+
+
+async def test_q2_every_claim_has_a_token_of_its_own(database: Database) -> None:
+    await add(database, 50)
+
+    tokens = {job.claim_token for job in await claim(database, 50)}
+    await rows(database, "update {s}.jobs set status = 'pending'")
+    tokens |= {job.claim_token for job in await claim(database, 50)}
+
+    assert len(tokens) == 100
+
+
+@pytest.mark.parametrize(
+    "payload",
+    ["[1]", "null", '{"n": 1' + "0" * 5000 + "}", "[" * 3000 + "]" * 3000],
+    ids=["an array", "null", "a number of 5,001 digits", "3,000 arrays in another"],
+)
+async def test_a_payload_that_cannot_be_read_fails_its_job_and_no_other(
+    database: Database, payload: str
+) -> None:
+    [[bad]] = await rows(
+        database,
+        "insert into {s}.jobs (kind, payload) values (%s, %s::jsonb) returning id",
+        KIND,
+        payload,
+    )
+    [good] = await add(database)
+
+    assert [job.id for job in await claim(database, 2)] == [good]
+
+    failed = await record(database, bad)
+    assert failed.status == "failed"
+    assert "payload cannot be read" in (failed.last_error or "")
+
+
+@pytest.mark.parametrize("time", ["infinity", "-infinity", "0044-03-15 12:00+00 BC"])
+async def test_a_time_that_no_client_could_read_is_refused_at_the_door(
+    database: Database, time: str
+) -> None:
+    for column in ("run_at", "created_at"):
+        with pytest.raises(psycopg.errors.CheckViolation):
+            await rows(
+                database,
+                f"insert into {{s}}.jobs (kind, payload, {column})"
+                " values ('test', '{}', %s)",
+                time,
+            )
+
+
+async def test_claims_whose_answer_was_lost_are_handed_back_without_an_attempt(
+    database: Database,
+) -> None:
+    await add(database, 3)
+    [known, *_] = await claim(database, 2, worker="me")
+    [others] = await claim(database, 1, worker="somebody else")
+
+    async with database.connection() as conn:
+        assert await release_strays(conn, worker="me", known=[known.id]) == 1
+
+    assert await rows(
+        database, "select id, attempts from {s}.jobs where status = 'running'"
+    ) == [(known.id, 1), (others.id, 1)]
+    assert (await claim_one(database)).attempts == 1
+
+
+async def test_plans_of_claim_and_reap_use_their_partial_indexes(
+    each_database_url: str,
+) -> None:
+    async with queue(each_database_url) as database:
+        await add(database, 20_000)
+        await rows(
+            database,
+            "update {s}.jobs set status = 'running', locked_until = now()"
+            " where id %% 100 = 0 and %s",
+            True,
+        )
+        await rows(database, "vacuum analyze {s}.jobs")
+        queries = load("jobs")
+        claim_plan = await _plan(
+            database,
+            queries["claim_jobs"],
+            worker="w",
+            kinds=[KIND],
+            limit=10,
+            lease=LEASE,
+            priority=10,
+            deadline=None,
+        )
+        reap_plan = await _plan(
+            database,
+            queries["reap_jobs"],
+            lease=LEASE,
+            batch=500,
+            max_lost_leases=20,
+        )
+        lanes_plan = await _plan(database, queries["pending_lanes"])
+
+    assert "jobs_claimable_idx" in claim_plan and '"Sort"' not in _inner(claim_plan)
+    assert "jobs_running_idx" in reap_plan
+    assert "jobs_claimable_idx" in lanes_plan
+    for plan in (claim_plan, reap_plan, lanes_plan):
+        assert "Seq Scan" not in plan
+
+
+async def _plan(database: Database, query: Query, **parameters: object) -> str:
+    async with database.connection() as conn:
+        cursor = await conn.execute(
+            b"explain (format json, costs off) " + query.on(conn.schema),
+            parameters or None,
+        )
+        [[plan]] = await cursor.fetchall()
+    return json.dumps(plan)
+
+
+def _inner(plan: str) -> str:
+    """Return the part of a claim's plan that finds the rows (the final sort is not)."""
+    return plan[plan.index('"LockRows"') :]
