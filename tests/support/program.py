@@ -28,6 +28,7 @@ class Program:
 
     def __init__(self, *arguments: str, env: Mapping[str, str] | None = None) -> None:
         self.arguments = arguments
+        self._said: tuple[str, str] | None = None
         self._out = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as we do
         self._err = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
@@ -49,18 +50,20 @@ class Program:
         trace: TracebackType | None,
     ) -> None:
         self.kill()
+        # What it said can still be read afterwards.
+        self._said = (self.out, self.err)
         self._out.close()
         self._err.close()
 
     @property
     def out(self) -> str:
         """What it has written to stdout so far."""
-        return self._read(self._out.fileno())
+        return self._said[0] if self._said else self._read(self._out.fileno())
 
     @property
     def err(self) -> str:
         """What it has written to stderr so far."""
-        return self._read(self._err.fileno())
+        return self._said[1] if self._said else self._read(self._err.fileno())
 
     @staticmethod
     def _read(descriptor: int) -> str:

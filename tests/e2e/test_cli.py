@@ -1,0 +1,175 @@
+"""The commands as their users type them."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from indexer.devnode.server import DevnodeConfig, running_devnode
+from tests.support.program import Program, run, until, value, watching
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan", "--from", "5", "--to", "5"],
+        ["plan", "--from", "7", "--to", "5"],
+        ["plan", "--from", "-1", "--to", "5"],
+        ["plan", "--from", "0", "--to", "-5"],
+        ["plan", "--from", "zero", "--to", "5"],
+        ["plan", "--from", "0", "--to", "many"],
+        ["plan", "--from", "0", "--to", "1e3"],
+        ["plan", "--from", "0", "--to", str(2**64)],
+        ["plan", "--from", "0", "--to", "5", "--range-size", "0"],
+        ["plan", "--from", "0", "--to", "5", "--range-size", "-1"],
+        ["plan", "--from", "0", "--to", "finalized"],
+        ["plan", "--from", "0"],
+        ["work"],
+        ["work", "--rpc-url", "ftp://host"],
+        ["work", "--rpc-url", "http://host", "--concurrency", "0"],
+        ["work", "--rpc-url", "http://host", "--lease", "soon"],
+        ["work", "--rpc-url", "http://host", "--heartbeat", "60s"],
+        ["follow", "--rpc-url", "http://host", "--from", "tip"],
+        ["follow", "--rpc-url", "http://host", "--until", "-1"],
+        ["jobs", "retry"],
+        ["jobs", "cancel"],
+        ["nonsense"],
+    ],
+)
+def test_bad_usage_is_exit_2_with_a_plain_sentence_before_any_io(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    home = {"XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    result = run(*arguments, env=home)
+    assert result.returncode == 2
+    assert "rror: " in result.stderr
+    assert "Traceback" not in result.stderr
+    # Not even the embedded server was started.
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_million_heights_are_two_hundred_jobs_also_from_two_commands_at_once(
+    database_url: str,
+) -> None:
+    plan = ["plan", "--from", "0", "--to", "2000000", "--database-url", database_url]
+    with Program(*plan) as one, Program(*plan) as two:
+        assert one.wait() == two.wait() == 0
+        assert "no node was asked" in one.out
+    assert value(database_url, "select count(*) from indexer.jobs") == 200
+    again = run(*plan, "--json")
+    assert json.loads(again.stdout)["jobs"] == 0
+
+
+def test_a_node_clamps_the_plan_to_what_is_final_and_says_so(database_url: str) -> None:
+    where = ["--database-url", database_url]
+    config = DevnodeConfig(profile="sparse", height=500, finality_depth=100)
+    with running_devnode(config) as node:
+        asked = [*where, "--rpc-url", node.url]
+        clamped = run("plan", "--from", "0", "--to", "1000", *asked)
+        assert clamped.returncode == 0, clamped.stderr
+        assert "clamped to 401" in clamped.stdout
+        assert "0..400" in clamped.stdout
+        high_enough = run("plan", "--from", "0", "--to", "300", *asked)
+        assert "clamped" not in high_enough.stdout
+        node.mine(200)
+        more = run("plan", "--from", "0", "--to", "finalized", "--json", *asked)
+        assert json.loads(more.stdout)["index_blocks"] == [[401, 600]]
+        above = run("plan", "--from", "700", "--to", "800", *asked)
+        assert above.returncode == 1
+        assert "finalized height is 600" in above.stderr
+
+
+def test_a_node_without_finality_asks_for_a_depth(database_url: str) -> None:
+    config = DevnodeConfig(profile="sparse", height=500, finality_depth=None)
+    with running_devnode(config) as node:
+        where = ["--database-url", database_url, "--rpc-url", node.url]
+        refused = run("plan", "--from", "0", "--to", "100", *where)
+        assert refused.returncode == 1
+        assert "--finality-depth" in refused.stderr
+        assert value(database_url, "select count(*) from indexer.jobs") == 0
+        planned = run(
+            "plan", "--from", "0", "--to", "1000", "--finality-depth", "50", *where
+        )
+        assert "0..450" in planned.stdout
+
+
+def test_sigterm_ends_in_order_with_every_claim_handed_back(database_url: str) -> None:
+    config = DevnodeConfig(profile="sparse", height=3000, finality_depth=0)
+    with running_devnode(config) as node:
+        where = ["--database-url", database_url, "--rpc-url", node.url]
+        run("plan", "--from", "0", "--to", "3000", "--range-size", "1000", *where)
+        for which, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+            with Program(
+                "work", "--chunk-blocks", "1", "--grace", "1s", *where
+            ) as worker:
+                until(
+                    lambda: value(
+                        database_url,
+                        "select count(*) from indexer.jobs where status = 'running' "
+                        "and progress is not null",
+                    ),
+                    what="the worker is in the middle of its ranges",
+                )
+                worker.signal(which)
+                assert worker.wait() == code
+            with watching(database_url) as conn:
+                rows = conn.execute(
+                    "select distinct status, attempts, claim_token from indexer.jobs"
+                ).fetchall()
+            assert rows == [("pending", 0, None)]
+            assert value(database_url, "select count(*) from indexer.workers") == 0
+
+
+def test_failed_jobs_are_listed_shown_and_retried(database_url: str) -> None:
+    where = ["--database-url", database_url]
+    with watching(database_url) as conn:
+        conn.execute(
+            "insert into indexer.jobs (kind, payload) values "
+            "('index_blocks', '{\"from\": 9, \"to\": 1}'), ('mail', '{}')"
+        )
+    config = DevnodeConfig(profile="sparse", height=10, finality_depth=0)
+    with running_devnode(config) as node:
+        worked = run("work", "--drain", "--rpc-url", node.url, *where)
+    assert worked.returncode == 1
+    listed = run("jobs", "list", "--status", "failed", "--json", *where)
+    [job] = json.loads(listed.stdout)
+    assert job["payload"] == {"from": 9, "to": 1}
+    assert "reversed" in job["last_error"]
+    shown = run("jobs", "show", str(job["id"]), "--json", *where)
+    assert json.loads(shown.stdout) == job
+    status = json.loads(run("status", "--json", *where).stdout)
+    assert status["queue"]["unknown_kinds"] == {"mail": 1}
+    assert status["failed"][0]["jobs"] == 1
+    assert "mail" in run("status", *where).stdout
+    retried = run("jobs", "retry", "--error", "REVERSED", *where)
+    assert "1 failed jobs are pending again" in retried.stdout
+    cancelled = run("jobs", "cancel", str(job["id"]), *where)
+    assert "1 jobs cancelled" in cancelled.stdout
+    assert run("jobs", "cancel", str(job["id"]), *where).returncode == 1
+    assert run("jobs", "show", "999999", *where).returncode == 1
+    assert "cancelled" in run("jobs", "show", str(job["id"]), *where).stdout
+
+
+def test_every_command_has_help() -> None:
+    commands = json.loads(
+        run_python(
+            "import json; from indexer.cli import cli; import click;"
+            "print(json.dumps(cli.list_commands(click.Context(cli))))"
+        )
+    )
+    for command in commands:
+        result = run(command, "--help")
+        assert result.returncode == 0
+        assert "Usage: indexer " + command in result.stdout
+
+
+def run_python(code: str) -> str:
+    import subprocess
+    import sys
+
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout

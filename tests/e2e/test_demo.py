@@ -1,0 +1,30 @@
+"""The demo: from nothing, again, and after everything was killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.program import Program, run
+
+QUICK = ["--blocks", "1500", "--tip-blocks", "2"]
+
+
+def test_the_demo_starts_from_nothing_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    home = {"XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    with Program("demo", *QUICK, env=home) as killed:
+        # In the middle of the backfill, database server and all.
+        killed.expect(r"work: 10 claims in flight")
+        killed.kill()
+    first = run("demo", *QUICK, env=home)
+    assert first.returncode == 0, first.stderr
+    assert "data in" in first.stderr
+    assert "following to block 1566" in first.stderr
+    assert "100.0 % of what is planned" in first.stdout
+    assert first.stdout.count("select") >= 3
+    second = run("demo", *QUICK, env=home)
+    assert second.returncode == 0, second.stderr
+    assert "plan: 0 jobs queued" in second.stderr
+    assert "following from block 1567" in second.stderr
+    status = run("status", env=home)
+    assert "1,569 blocks" in status.stdout
+    assert "0 pending, 0 running, 0 failed" in status.stdout
