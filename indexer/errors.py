@@ -17,6 +17,7 @@
     │   ├── InconsistentResponse    parts of a reply that contradict each other
     │   ├── NotYetAvailable         null for something that should exist soon
     │   ├── WithheldData            empty where the header says there is data
+    │   ├── ProofFailed             not what the chain's own hashes commit to
     │   ├── StoredBlockConflict     a stored block has another hash
     │   └── ReorgDetected           the parent is not the block we hold
     ├── WrongChain                  the endpoint serves another chain
@@ -127,6 +128,48 @@ class WithheldData(ChainDataError):
     def __init__(self, message: str, *, block_number: int | None = None) -> None:
         super().__init__(message)
         self.block_number = block_number
+
+
+class ProofFailed(ChainDataError):
+    """What a node gave of a block is not what the block's own hash commits to.
+
+    ``commitment`` says which part of the proof failed, ``what`` which hash of it,
+    where there are several; ``expected`` is the chain's, ``computed`` the data's.
+    """
+
+    def __init__(
+        self,
+        block_number: int,
+        commitment: str,
+        expected: bytes,
+        computed: bytes,
+        *,
+        what: str | None = None,
+    ) -> None:
+        wanted, found = _differing(expected, computed)
+        super().__init__(
+            f"block {block_number}: {what or commitment} should be {wanted}, but what "
+            f"the endpoint gives makes it {found}; the endpoint's data was not stored"
+        )
+        self.block_number = block_number
+        self.commitment = commitment
+        self.expected = expected
+        self.computed = computed
+
+
+def _differing(expected: bytes, computed: bytes) -> tuple[str, str]:
+    """Show two values: whole hashes, or where longer ones begin to differ."""
+    if max(len(expected), len(computed)) <= 32:
+        return f"0x{expected.hex()}", f"0x{computed.hex()}"
+    at = next(
+        (i for i, (a, b) in enumerate(zip(expected, computed, strict=False)) if a != b),
+        min(len(expected), len(computed)),
+    )
+    place = f" at byte {at}"
+    return (
+        f"0x{expected[at : at + 8].hex()}{place}",
+        f"0x{computed[at : at + 8].hex()}{place}",
+    )
 
 
 class StoredBlockConflict(ChainDataError):
