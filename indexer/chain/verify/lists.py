@@ -6,7 +6,7 @@ Sources: EIP-2930, EIP-7702.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -14,6 +14,9 @@ from msgspec import Struct
 from indexer.chain.verify.extra import hex_data, number
 from indexer.chain.verify.rlp import EMPTY_ARRAY, array, text
 from indexer.chain.verify.rlp import fresh_number as encode
+from indexer.chain.verify.unprovable import Unprovable
+
+T = TypeVar("T")
 
 
 class _Access(Struct):
@@ -36,26 +39,34 @@ _AUTHORIZATIONS: Final = msgspec.json.Decoder(list[_Authorization])
 
 
 def access_list(value: str | None) -> bytes:
-    """Encode an access list; raises ValueError for what is none.
+    """Encode an access list; one that a node leaves out is empty.
 
-    A node that gives no list has an empty one.
+    Raises Unprovable for JSON of another form, ValueError for what is no hex in it.
     """
     if value is None or value == "[]":
         return EMPTY_ARRAY
-    return array(b"".join([_access(item) for item in _ACCESSES.decode(value)]))
+    items = _decoded(_ACCESSES, value, "access list")
+    return array(b"".join([_access(item) for item in items]))
 
 
 def authorization_list(value: str | None) -> bytes:
-    """Encode an authorization list; raises ValueError for what is none."""
+    """Encode an authorization list. Raises as :func:`access_list`."""
     if value is None or value == "[]":
         return EMPTY_ARRAY
-    items = _AUTHORIZATIONS.decode(value)
+    items = _decoded(_AUTHORIZATIONS, value, "authorization list")
     return array(b"".join([_authorization(item) for item in items]))
 
 
 def hash_list(hashes: Iterable[bytes]) -> bytes:
     """Encode a list of hashes."""
     return array(b"".join(map(text, hashes)))
+
+
+def _decoded(decoder: msgspec.json.Decoder[list[T]], value: str, what: str) -> list[T]:
+    try:
+        return decoder.decode(value)
+    except msgspec.ValidationError as error:
+        raise Unprovable(f"its {what} has another form: {error}") from None
 
 
 def _access(item: _Access) -> bytes:
@@ -66,7 +77,7 @@ def _access(item: _Access) -> bytes:
 def _authorization(item: _Authorization) -> bytes:
     parity = item.v if item.yParity is None else item.yParity
     if parity is None:
-        raise ValueError("an authorization has neither yParity nor v")
+        raise Unprovable("an authorization has neither yParity nor v")
     return array(
         encode(number(item.chainId))
         + text(hex_data(item.address))

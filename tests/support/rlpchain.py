@@ -1,0 +1,157 @@
+"""The recorded chain of 54 blocks and every fork, from its RLP to rows.
+
+It is read with another library, and hashes are made with another Keccak, so that
+these rows may judge whoever proves rows. They have what a chain itself has: no
+senders, no sizes, no total difficulty.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import rlp  # type: ignore[import-untyped]
+from eth_hash.auto import keccak
+
+from indexer.rows import BlockData, BlockRow, TransactionRow, WithdrawalRow
+from tests.support.fixtures import FOLDER
+
+Items = list[Any]
+
+
+def rlp_chain() -> list[BlockData]:
+    """Return the rows of the blocks in ``chain.rlp``, from 1 on."""
+    data = (FOLDER / "execution-apis" / "chain.rlp").read_bytes()
+    return [_rlp_block(item) for item in _rlp_items(data)]
+
+
+def _rlp_items(data: bytes) -> Iterator[Items]:
+    position = 0
+    while position < len(data):
+        item, _, position = rlp.codec.consume_item(data, position)
+        yield item
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(data, "big")
+
+
+def _rlp_block(item: Items) -> BlockData:
+    header, transactions, uncles, *rest = item
+    block = _rlp_header(header, uncles)
+    rows = [
+        _rlp_transaction(block.number, place, encoded)
+        for place, encoded in enumerate(transactions)
+    ]
+    withdrawals = [
+        WithdrawalRow(
+            block.number,
+            _number(index),
+            _number(validator),
+            address,
+            _number(amount),
+            None,
+        )
+        for index, validator, address, amount in (rest[0] if rest else [])
+    ]
+    return BlockData(block, rows, withdrawals, raw_bytes=0)
+
+
+def _rlp_header(header: Items, uncles: Items) -> BlockRow:
+    later = [*header[15:], *[None] * 6]
+    base_fee, withdrawals, blob_gas, excess, beacon, requests = later[:6]
+    return BlockRow(
+        number=_number(header[8]),
+        hash=keccak(rlp.encode(header)),
+        parent_hash=header[0],
+        timestamp=datetime.fromtimestamp(_number(header[11]), UTC),
+        miner=header[2],
+        gas_limit=_number(header[9]),
+        gas_used=_number(header[10]),
+        base_fee_per_gas=None if base_fee is None else _number(base_fee),
+        size=None,
+        difficulty=_number(header[7]),
+        total_difficulty=None,
+        nonce=header[14],
+        mix_hash=header[13],
+        sha3_uncles=header[1],
+        logs_bloom=header[6],
+        transactions_root=header[4],
+        state_root=header[3],
+        receipts_root=header[5],
+        withdrawals_root=withdrawals,
+        parent_beacon_block_root=beacon,
+        requests_hash=requests,
+        blob_gas_used=None if blob_gas is None else _number(blob_gas),
+        excess_blob_gas=None if excess is None else _number(excess),
+        extra_data=header[12],
+        uncles=tuple(keccak(rlp.encode(uncle)) for uncle in uncles),
+        extra=None,
+    )
+
+
+_SIGNATURE = ("v", "r", "s")
+_CALL = ("gas", "to_address", "value", "input")
+_FEES = ("max_priority_fee_per_gas", "max_fee_per_gas")
+_LAYOUTS = {
+    0: ("nonce", "gas_price", *_CALL, *_SIGNATURE),
+    1: ("chain_id", "nonce", "gas_price", *_CALL, "access_list", *_SIGNATURE),
+    2: ("chain_id", "nonce", *_FEES, *_CALL, "access_list", *_SIGNATURE),
+    3: (
+        *("chain_id", "nonce", *_FEES, *_CALL, "access_list"),
+        *("max_fee_per_blob_gas", "blob_versioned_hashes", *_SIGNATURE),
+    ),
+    4: (
+        *("chain_id", "nonce", *_FEES, *_CALL, "access_list"),
+        *("authorization_list", *_SIGNATURE),
+    ),
+}
+
+
+def _rlp_transaction(block: int, place: int, encoded: Items | bytes) -> TransactionRow:
+    if isinstance(encoded, bytes):
+        kind, fields, raw = encoded[0], rlp.decode(encoded[1:]), encoded
+    else:
+        kind, fields, raw = 0, encoded, rlp.encode(encoded)
+    named = dict(zip(_LAYOUTS[kind], fields, strict=True))
+    values = {name: _value(name, value) for name, value in named.items()}
+    if kind:
+        values["y_parity"] = values["v"]
+    row: dict[str, Any] = dict.fromkeys(TransactionRow._fields)
+    row |= values
+    row |= {"block_number": block, "transaction_index": place, "type": kind}
+    return TransactionRow(**row | {"hash": keccak(raw)})
+
+
+def _value(name: str, value: Any) -> Any:
+    if name == "input":
+        return value
+    if name == "to_address":
+        return value or None
+    if name == "blob_versioned_hashes":
+        return tuple(value)
+    if name == "access_list":
+        return json.dumps(
+            [
+                {"address": _hex(address), "storageKeys": [_hex(key) for key in keys]}
+                for address, keys in value
+            ]
+        )
+    if name == "authorization_list":
+        names = ("chainId", "address", "nonce", "yParity", "r", "s")
+        return json.dumps(
+            [
+                {
+                    field: _hex(part) if field == "address" else hex(_number(part))
+                    for field, part in zip(names, item, strict=True)
+                }
+                for item in value
+            ]
+        )
+    return _number(value)
+
+
+def _hex(data: bytes) -> str:
+    return "0x" + data.hex()
