@@ -36,6 +36,10 @@ _NETWORK: dict[str, str] = {
     "target_session_attrs": "read-write",
 }
 
+# A connection that answered this recently is lent without asking it again, which
+# would cost every job of a busy worker one more round trip.
+_PROVEN_SECONDS = 1.0
+
 STATEMENT_TIMEOUT = timedelta(seconds=60)
 IDLE_TIMEOUT = timedelta(seconds=30)
 LOCK_TIMEOUT = timedelta(seconds=10)
@@ -46,6 +50,7 @@ class Connection(psycopg.AsyncConnection[TupleRow]):
 
     schema: str = "indexer"
     default_isolation: str | None = None
+    proven_at: float = 0.0
 
 
 class SyncConnection(psycopg.Connection[TupleRow]):
@@ -142,6 +147,12 @@ async def _configure(conn: Connection, *, schema: str) -> None:
     await conn.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
 
 
+async def _check(conn: Connection) -> None:
+    if monotonic() - conn.proven_at > _PROVEN_SECONDS:
+        await AsyncConnectionPool.check_connection(conn)
+        conn.proven_at = monotonic()
+
+
 class Database:
     """A pool of connections for one chain's schema."""
 
@@ -159,6 +170,7 @@ class Database:
         ``prepared`` None means: prepare statements unless a pooler is noticed.
         """
         self.url = url
+        self._named = redact_url(url)
         self.schema = schema
         self.size = size
         self.application = application
@@ -183,7 +195,7 @@ class Database:
             min_size=1,
             max_size=self.size,
             configure=self._configure,
-            check=AsyncConnectionPool.check_connection,
+            check=_check,
             reconnect_timeout=5,
             open=False,
             name=self.application,
@@ -216,13 +228,13 @@ class Database:
         """Lend an autocommit connection; errors come as ours."""
         if self._pool is None:
             raise DatabaseUnavailable("the connection pool is closed")
-        with translated(f"using {redact_url(self.url)}"):
+        with translated(f"using {self._named}"):
             try:
                 async with self._pool.connection() as conn:
                     yield conn
             except PoolTimeout as error:
                 raise DatabaseUnavailable(
-                    f"no connection to {redact_url(self.url)} came free: {error}"
+                    f"no connection to {self._named} came free: {error}"
                 ) from None
 
     @asynccontextmanager

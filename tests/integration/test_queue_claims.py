@@ -50,12 +50,12 @@ async def test_q1_jobs_come_in_the_order_of_run_at_and_id(database: Database) ->
     await rows(
         database,
         "update {s}.jobs set run_at = now() - interval '1 hour' where id = any(%s)",
-        [ids[4], ids[2]],
+        [ids[5], ids[2]],
     )
 
     jobs = await claim(database, 5)
 
-    assert [job.id for job in jobs] == [ids[2], ids[4], ids[0], ids[1], ids[3]]
+    assert [job.id for job in jobs] == [ids[2], ids[5], ids[0], ids[1], ids[3]]
 
 
 async def test_q1_only_due_jobs_of_known_kinds_and_of_the_lane_are_taken(

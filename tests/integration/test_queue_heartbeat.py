@@ -29,6 +29,7 @@ from tests.support.jobs import (
     until,
     worker,
 )
+from tests.support.proxy import silenceable
 
 INTERVAL = timedelta(milliseconds=20)
 
@@ -61,10 +62,14 @@ class Told:
 
 @contextmanager
 def beating(
-    database: Database, told: Told, *jobs: Job, lease: timedelta = LEASE
+    database: Database,
+    told: Told,
+    *jobs: Job,
+    lease: timedelta = LEASE,
+    url: str | None = None,
 ) -> Iterator[HeartbeatThread]:
     thread = HeartbeatThread(
-        database.url,
+        url or database.url,
         schema=database.schema,
         identity=Identity.of_this_process(role="work", name="beating"),
         lease=lease,
@@ -200,6 +205,28 @@ async def test_q5_a_failed_heartbeat_is_tried_again_and_is_no_loss(
         await until(has_failed)
         await expire(database, job_id)
         await until(lambda: _is_renewed(database, job_id))
+    assert told.of("lost") == set()
+
+
+async def test_q5_a_connection_that_gives_no_answer_is_made_anew(
+    database: Database,
+) -> None:
+    [job_id] = await add(database)
+    job = await claim_one(database)
+    told = Told()
+
+    async def has_failed() -> bool:
+        return told.failures() > 0
+
+    async with silenceable(database.url) as (url, silent):
+        with beating(database, told, job, url=url):
+            await expire(database, job_id)
+            await until(lambda: _is_renewed(database, job_id))
+            silent.set()
+            await until(has_failed)
+            silent.clear()
+            await expire(database, job_id)
+            await until(lambda: _is_renewed(database, job_id))
     assert told.of("lost") == set()
 
 

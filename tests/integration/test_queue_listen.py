@@ -14,6 +14,7 @@ from indexer.jobs.listen import WakeUps
 from indexer.jobs.patience import keep_going
 from tests.support.jobs import add, queue, rows, until
 from tests.support.pgbouncer import run_pgbouncer
+from tests.support.proxy import silenceable
 
 LONG = 60.0
 
@@ -124,45 +125,6 @@ async def test_q9_a_silent_connection_is_given_up(database: Database) -> None:
             assert await subject.wait(LONG) == "listening"
             silence.set()
             await until(noticed, "the end of the silent connection")
-
-
-@asynccontextmanager
-async def silenceable(url: str) -> AsyncIterator[tuple[str, asyncio.Event]]:
-    """Put a proxy in front that can keep every connection open and pass nothing on."""
-    from psycopg.conninfo import conninfo_to_dict, make_conninfo
-
-    target = conninfo_to_dict(url)
-    silent = asyncio.Event()
-
-    async def open_target() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        host, port = str(target["host"]), str(target["port"])
-        if host.startswith("/"):
-            return await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
-        return await asyncio.open_connection(host, int(port))
-
-    async def pass_on(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        while data := await source.read(65536):
-            if not silent.is_set():
-                sink.write(data)
-                await sink.drain()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server_reader, server_writer = await open_target()
-        try:
-            await asyncio.gather(
-                pass_on(reader, server_writer), pass_on(server_reader, writer)
-            )
-        finally:
-            server_writer.close()
-            writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    proxied = make_conninfo("", **{**target, "host": "127.0.0.1", "port": port})
-    try:
-        yield proxied, silent
-    finally:
-        server.close()
 
 
 async def test_q9_behind_a_pooler_it_polls_and_says_so_once(

@@ -17,6 +17,7 @@ from indexer.errors import (
     RpcRateLimited,
     RpcUnavailable,
 )
+from indexer.jobs import execution as execution_module
 from indexer.jobs.backlog import JobFilter, cancel, enqueue
 from indexer.jobs.execution import Execution
 from indexer.jobs.job import Job
@@ -35,6 +36,7 @@ from tests.support.jobs import (
     until,
     worker,
 )
+from tests.support.pgbouncer import run_pgbouncer
 
 QUICK = timedelta(milliseconds=20)
 
@@ -282,6 +284,30 @@ async def test_a_handler_that_hangs_past_its_deadline_is_ended_and_recorded(
     assert error is not None and "longer than its deadline" in error
 
 
+async def test_a_handler_that_will_not_stop_at_its_deadline_frees_its_slot(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execution_module, "STUBBORN_SECONDS", 0.05)
+    [job_id] = await add(database)
+    let_go = asyncio.Event()
+
+    async def handler(execution: Execution) -> None:
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                continue
+
+    subject = worker(
+        database, handler, heartbeat=QUICK, job_deadline=QUICK, max_errors=1
+    )
+    stats = await subject.run(drain=True)
+    let_go.set()
+
+    assert stats.endings[Ending.FAILED] == 1
+    assert (await record(database, job_id)).status == "failed"
+
+
 async def test_p3_what_does_not_finish_in_the_grace_time_is_handed_back(
     database: Database,
 ) -> None:
@@ -480,6 +506,26 @@ async def test_q10_workers_of_two_schemas_in_one_database_never_cross(
 
     assert sorted(seen["here"]) == list(range(20))
     assert sorted(seen["there"]) == list(range(100, 120))
+
+
+async def test_q10_a_worker_behind_a_pooler_runs_every_job_once(
+    database: Database,
+) -> None:
+    ids = await add(database, 60)
+    with run_pgbouncer(database.url, pool_size=3) as pooled:
+        async with Database(pooled, schema="indexer", size=8) as through:
+            assert through.prepared is False
+            subject = Worker(
+                through,
+                handlers={KIND: succeed},
+                settings=WorkerSettings(heartbeat=QUICK),
+                listen_url=database.url,
+            )
+            stats = await subject.run(drain=True)
+    assert stats.endings[Ending.COMPLETED] == len(ids)
+    assert await rows(
+        database, "select id, status from {s}.jobs_history order by id"
+    ) == [(job_id, "done") for job_id in ids]
 
 
 async def test_each_finished_job_is_one_line_and_one_call_of_the_observer(
