@@ -3,9 +3,12 @@
 ::
 
     server      HTTP and WebSocket on one port; Devnode, running_devnode, serve
-    methods     JSON-RPC methods as functions of a chain; faults decide before them
+    node        what answers, counts and announces behind them
+    faults      all that goes wrong on purpose, by request, in force, or by schedule
+    methods     JSON-RPC methods as functions of a chain
     chain       the canonical chain: heads, forks, hash lookup, rendered blocks
-    profiles    what a block holds: sparse, dense, mixed
+    recorded    a chain of given blocks in its place
+    profiles    what a block holds: sparse, dense, mixed, exotic, huge
     blocks      header, roots, JSON; built from transactions, receipts, withdrawals
     rlp, trie, hashing, draw, world    the leaves
 

@@ -93,10 +93,11 @@ class BodyBuilder:
         access_list: AccessList = (),
         blobs: int = 0,
         authorizations: tuple[Authorization, ...] = (),
+        data_gas: int = 16,
     ) -> None:
         """Add a transaction and what running it left.
 
-        ``to`` of ``None`` creates a contract.
+        ``to`` of ``None`` creates a contract; a byte of data costs ``data_gas``.
         """
         draw, base_fee = self.draw, self.env.base_fee
         chance = draw.take(80)
@@ -108,7 +109,7 @@ class BodyBuilder:
         v = chance[6] & 1
         if not tx_type:
             v += 35 + 2 * self.world.chain_id if protected else 27
-        gas_used = 21_000 + 16 * len(data) + 3_000 * len(logs)
+        gas_used = 21_000 + data_gas * len(data) + 3_000 * len(logs)
         if data:
             gas_used += (chance[7] << 8 | chance[8]) + (0 if to else 32_000)
         tx = Transaction(

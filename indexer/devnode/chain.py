@@ -8,7 +8,7 @@ read from the cache of rendered blocks.
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
+from dataclasses import replace
 from math import inf
 from time import monotonic
 
@@ -16,9 +16,11 @@ from indexer.devnode import blocks
 from indexer.devnode.blocks import EMPTY_BODY, EMPTY_ROOTS, Body, Env, Roots
 from indexer.devnode.cache import RenderCache
 from indexer.devnode.config import DevnodeConfig
+from indexer.devnode.forks import Forks, deal
 from indexer.devnode.hashindex import HashIndex
 from indexer.devnode.hashing import keccak
-from indexer.devnode.profiles import PROFILES
+from indexer.devnode.head import Head
+from indexer.devnode.profiles import profile_of
 from indexer.devnode.rendering import Rendered, render, render_empty
 from indexer.devnode.world import World
 
@@ -26,7 +28,7 @@ from indexer.devnode.world import World
 _INDEX_BITS = 16
 
 
-class Chain:
+class Chain(Head):
     """The canonical chain of a node and its head.
 
     Heights are made in order and on demand: asking for a block makes all below
@@ -35,52 +37,38 @@ class Chain:
     """
 
     def __init__(self, config: DevnodeConfig) -> None:
+        super().__init__(
+            chain_id=config.chain_id,
+            height=config.height,
+            finality_depth=config.finality_depth,
+        )
         self._config = config
-        self._profile = PROFILES[config.profile]
+        self._profile = profile_of(
+            config.profile, config.huge_height, config.huge_bytes
+        )
         self._world = World(config.seed, config.profile, config.chain_id)
         self._hashes = bytearray()
         self._heights = HashIndex()
         self._places = HashIndex()
         self._cache = RenderCache(config.cache_bytes)
-        # Heights from _forks[i] on have salt _salts[i].
-        self._forks = [0]
-        self._salts = [0]
-        self._last_salt = 0
+        self._forks = Forks()
         self._lock = threading.RLock()
-        self._head = config.height
         for at_height, salt in config.forks:
             self.fork(at_height, salt)
-
-    @property
-    def chain_id(self) -> int:
-        """Return the chain id."""
-        return self._config.chain_id
-
-    @property
-    def head(self) -> int:
-        """Return the height of the latest block."""
-        return self._head
-
-    @property
-    def finalized(self) -> int | None:
-        """Return the finalized height, ``None`` where the node knows none."""
-        depth = self._config.finality_depth
-        return None if depth is None else max(0, self._head - depth)
-
-    @property
-    def safe(self) -> int | None:
-        """Return the safe height: half as far behind the head, as on mainnet."""
-        depth = self._config.finality_depth
-        return None if depth is None else max(0, self._head - depth // 2)
 
     @property
     def generated(self) -> int:
         """Return how many heights, from 0, are made."""
         return len(self._hashes) // 32
 
+    def holds(self, height: int) -> bool:
+        """Return whether there is a block to serve at a height."""
+        return height <= self._head
+
     def is_empty(self, height: int) -> bool:
         """Return whether the block surely holds nothing, without making it."""
-        return height == 0 or self._profile.is_empty(height)
+        empty = height == 0 or self._profile.is_empty(height)
+        return empty and height not in self._forks.moved
 
     def generate(self, height: int, *, seconds: float = inf) -> None:
         """Make the chain up to a height, or as far as one gets in ``seconds``."""
@@ -146,28 +134,42 @@ class Chain:
         one fork.
         """
         with self._lock:
-            start = at_height + 1
-            if start < 1:
-                raise ValueError("the genesis block cannot be replaced")
-            keep = bisect_right(self._forks, start - 1)
-            self._forks[keep:] = [start]
-            self._salts[keep:] = [salt]
-            self._last_salt = max(self._last_salt, salt)
-            del self._hashes[32 * start :]
+            self._forks.begin(at_height, salt)
+            del self._hashes[32 * (at_height + 1) :]
             self._cache.drop_above(at_height)
 
-    def reorg(self, depth: int) -> int:
+    def reorg(self, depth: int, *, moved: bool = False) -> int:
         """Replace the last ``depth`` blocks by others and add one on top.
 
-        Returns the height below the first block that was replaced.
+        With ``moved`` these hold the transactions of the old ones, reordered and
+        mostly at other heights. Returns the height below the first one replaced.
         """
         with self._lock:
             at_height = self._head - depth
             if depth < 1 or at_height < 0:
                 raise ValueError(f"a chain of height {self._head} has no such depth")
-            self.fork(at_height, self._last_salt + 1)
+            heights = range(at_height + 1, self._head + 2)
+            envs = map(self._environment, heights[:-1] if moved else ())
+            old = [(self._body(env), env.base_fee) for env in envs]
+            self.fork(at_height, self._forks.new_salt)
             self._head += 1
+            if moved:
+                dealt = zip(heights, deal(old, len(heights)), strict=True)
+                self._forks.moved.update(dealt)
+                # So that the index of transactions knows where they went.
+                self.generate(self._head)
             return at_height
+
+    def alternative(
+        self, *, fork: tuple[int, int] | None = None, seed: int = 0
+    ) -> Chain:
+        """Return another chain: of a seed so much higher, or parted by a fork.
+
+        What moved in a reorganisation stays where it was there.
+        """
+        forks = (*self._forks.pairs(), *([fork] if fork else []))
+        other = replace(self._config, seed=self._config.seed + seed, forks=forks)
+        return Chain(replace(other, height=self._head, prepare=0))
 
     def mine(self, count: int) -> None:
         """Move the head up."""
@@ -185,15 +187,23 @@ class Chain:
             self._cache.close()
 
     def _environment(self, height: int) -> Env:
-        salt = self._salts[bisect_right(self._forks, height) - 1]
+        salt = self._forks.salt(height)
         timestamp = self._config.genesis_timestamp + self._config.slot_seconds * height
-        return blocks.environment(self._world, salt, height, timestamp)
+        env = blocks.environment(self._world, salt, height, timestamp)
+        moved = self._forks.moved.get(height)
+        return env if moved is None else env._replace(base_fee=moved.base_fee)
+
+    def _body(self, env: Env) -> Body:
+        body = self._profile.body(self._world, env, self._forks.salt(env.height))
+        moved = self._forks.moved.get(env.height)
+        if moved is None:
+            return body
+        return Body(moved.transactions, moved.receipts, body.withdrawals)
 
     def _contents(self, env: Env, *, empty: bool) -> tuple[Body, Roots]:
         if empty:
             return EMPTY_BODY, EMPTY_ROOTS
-        salt = self._salts[bisect_right(self._forks, env.height) - 1]
-        body = self._profile.body(self._world, env, salt)
+        body = self._body(env)
         return body, blocks.roots(body, self._world.chain_id)
 
     def _empty_json(self, height: int) -> bytes:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from indexer.devnode.faults import Fault
+from indexer.devnode.faults.fault import Fault
+from indexer.devnode.faults.kinds import completed
+from indexer.devnode.faults.schedule import FaultSchedule
 from indexer.devnode.profiles import PROFILES
 from indexer.errors import ConfigError
 
@@ -24,7 +26,8 @@ class DevnodeConfig:
     ``genesis_timestamp``. ``forks`` are (height, salt): above each height the
     blocks are those of that salt. The blocks below ``prepare`` are made and
     rendered before the node is ready; ``cache_bytes`` bounds how much of rendered
-    blocks is kept, on disk. ``faults`` are in force from the start.
+    blocks is kept, on disk. The block at ``huge_height`` is about ``huge_bytes`` of
+    JSON. ``faults`` are in force from the start, ``schedule`` draws more.
 
     Raises:
         ConfigError: a value that no chain can have.
@@ -44,7 +47,10 @@ class DevnodeConfig:
     forks: tuple[tuple[int, int], ...] = ()
     prepare: int = 0
     cache_bytes: int = _CACHE_BYTES
+    huge_height: int | None = None
+    huge_bytes: int = 50_000_000
     faults: tuple[Fault, ...] = ()
+    schedule: FaultSchedule | None = None
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
@@ -57,3 +63,12 @@ class DevnodeConfig:
             raise ConfigError("the chain id must be at least 1")
         if self.finality_depth is not None and self.finality_depth < 0:
             raise ConfigError("the finality depth must not be negative")
+        if self.huge_height is not None and self.huge_height < 1:
+            raise ConfigError("the huge block cannot be the first one")
+        try:
+            for fault in self.faults:
+                completed(fault)
+            if self.schedule is not None:
+                self.schedule.faults()
+        except ValueError as error:
+            raise ConfigError(str(error)) from error

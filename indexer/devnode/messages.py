@@ -73,10 +73,17 @@ def _parse_one(body: bytes | msgspec.Raw) -> Call | Malformed:
         return Malformed()
 
 
-def methods(calls: Calls) -> set[str]:
-    """Return the methods that are called."""
+def methods(calls: Calls) -> list[str]:
+    """Return the method of each call."""
+    if isinstance(calls, Sequence):
+        return [call.method for call in calls if isinstance(call, Call)]
+    return [calls.method] if isinstance(calls, Call) else []
+
+
+def ids(calls: Calls) -> list[bytes]:
+    """Return the id of each call as JSON, empty for a notification."""
     members = calls if isinstance(calls, Sequence) else [calls]
-    return {call.method for call in members if isinstance(call, Call)}
+    return [bytes(call.id) for call in members]
 
 
 def result(call_id: bytes | msgspec.Raw, payload: bytes) -> bytes:
@@ -86,8 +93,17 @@ def result(call_id: bytes | msgspec.Raw, payload: bytes) -> bytes:
 
 def error(call_id: bytes | msgspec.Raw, code: int, message: str) -> bytes:
     """Return the reply that carries an error object."""
-    shown = msgspec.json.encode({"code": code, "message": message})
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (call_id, shown)
+    return envelope(call_id, error_member(code, message))
+
+
+def error_member(code: int, message: str) -> bytes:
+    """Return the member of a reply that is an error object."""
+    return b'"error":' + msgspec.json.encode({"code": code, "message": message})
+
+
+def envelope(call_id: bytes | msgspec.Raw, member: bytes) -> bytes:
+    """Return the reply around its ``"result"`` or ``"error"`` member."""
+    return b'{"jsonrpc":"2.0","id":%b,%b}' % (call_id, member)
 
 
 def notification(subscription: str, payload: bytes) -> bytes:

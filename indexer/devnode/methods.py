@@ -7,31 +7,30 @@ blocks to make still answers everybody else.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from indexer.devnode.chain import Chain
 from indexer.devnode.logs import LogFilter, ServedLog, served_logs
 from indexer.devnode.messages import INVALID_PARAMS, SERVER_ERROR, RpcFailure
+from indexer.devnode.params import arguments, flag, hash_of, wanted_height
+from indexer.devnode.served import ReadableChain
 
 Handler = Callable[[list[Any]], bytes]
 
-_QUANTITY = re.compile(r"0[xX](0|[1-9a-fA-F][0-9a-fA-F]{0,15})")
-_HASH = re.compile(r"0[xX][0-9a-fA-F]{64}")
 _VERSION = b'"indexer-devnode/1.0"'
 # A filter over more makes and reads too many blocks within one request.
 _MAX_LOG_BLOCKS = 10_000
 
 
 class NotGenerated(Exception):
-    """The chain must be made up to ``height`` before this can be answered."""
+    """A chain must be made up to ``height`` before this can be answered."""
 
-    def __init__(self, height: int) -> None:
+    def __init__(self, chain: ReadableChain, height: int) -> None:
         super().__init__(height)
+        self.chain = chain
         self.height = height
 
 
@@ -54,7 +53,7 @@ _BLOCK = msgspec.json.Decoder(_Transactions)
 class ChainMethods:
     """The ``eth``, ``net`` and ``web3`` methods of one chain."""
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: ReadableChain) -> None:
         self._chain = chain
         # By hash too, so that a replaced block is not answered from here.
         self._receipts_of = lru_cache(maxsize=8)(self._load_receipts)
@@ -76,33 +75,33 @@ class ChainMethods:
         }
 
     def _block_by_number(self, params: list[Any]) -> bytes:
-        number, full = _arguments(params, 2)
+        number, full = arguments(params, 2)
         height = self._height(number)
-        return self._block(height, _flag(full))
+        return self._block(height, flag(full))
 
     def _block_by_hash(self, params: list[Any]) -> bytes:
-        block_hash, full = _arguments(params, 2)
-        return self._block(self._height_of(_hash(block_hash)), _flag(full))
+        block_hash, full = arguments(params, 2)
+        return self._block(self._height_of(hash_of(block_hash)), flag(full))
 
     def _block(self, height: int | None, full: bool) -> bytes:
         return b"null" if height is None else self._chain.block_json(height, full)
 
     def _block_receipts(self, params: list[Any]) -> bytes:
-        height = self._block_id(_arguments(params, 1)[0])
+        height = self._block_id(arguments(params, 1)[0])
         return b"null" if height is None else self._chain.receipts_json(height)
 
     def _transaction_count(self, params: list[Any]) -> bytes:
-        height = self._height(_arguments(params, 1)[0])
+        height = self._height(arguments(params, 1)[0])
         if height is None:
             return b"null"
         items = self._transactions_of(height, self._chain.hash_at(height))
         return b'"%#x"' % len(items)
 
     def _transaction(self, params: list[Any]) -> bytes:
-        return self._mined(_hash(_arguments(params, 1)[0]), self._transactions_of)
+        return self._mined(hash_of(arguments(params, 1)[0]), self._transactions_of)
 
     def _receipt(self, params: list[Any]) -> bytes:
-        return self._mined(_hash(_arguments(params, 1)[0]), self._receipts_of)
+        return self._mined(hash_of(arguments(params, 1)[0]), self._receipts_of)
 
     def _mined(
         self, wanted: bytes, items_of: Callable[[int, bytes], list[msgspec.Raw]]
@@ -121,7 +120,7 @@ class ChainMethods:
         return bytes(items[index]) if shown == f"0x{wanted.hex()}" else b"null"
 
     def _logs(self, params: list[Any]) -> bytes:
-        spec = _arguments(params, 1)[0]
+        spec = arguments(params, 1)[0]
         if not isinstance(spec, dict):
             raise RpcFailure(INVALID_PARAMS, "invalid argument 0: not an object")
         wanted = LogFilter.parse(spec)
@@ -129,7 +128,7 @@ class ChainMethods:
         self._need(heights.stop - 1)
         found: list[msgspec.Raw] = []
         for height in heights:
-            if not self._chain.is_empty(height):
+            if self._chain.holds(height) and not self._chain.is_empty(height):
                 logs = self._logs_of(height, self._chain.hash_at(height))
                 found += wanted.select(logs)
         return b"[" + b",".join(found) + b"]"
@@ -142,12 +141,12 @@ class ChainMethods:
                     INVALID_PARAMS,
                     "cannot specify both blockHash and fromBlock/toBlock",
                 )
-            height = self._height_of(_hash(spec["blockHash"]))
+            height = self._height_of(hash_of(spec["blockHash"]))
             if height is None:
                 raise RpcFailure(SERVER_ERROR, "unknown block")
             return range(height, height + 1)
         ends = [spec.get(name) or "latest" for name in ("fromBlock", "toBlock")]
-        first, last = (_wanted_height(end, chain) for end in ends)
+        first, last = (wanted_height(end, chain) for end in ends)
         if first > last:
             raise RpcFailure(INVALID_PARAMS, "invalid block range params")
         if last > chain.head:
@@ -165,13 +164,13 @@ class ChainMethods:
         if isinstance(value, dict):
             value = value.get("blockHash") or value.get("blockNumber")
         if isinstance(value, str) and len(value) == 66:
-            return self._height_of(_hash(value))
+            return self._height_of(hash_of(value))
         return self._height(value)
 
     def _height(self, value: Any) -> int | None:  # noqa: ANN401 - JSON
-        """Resolve a number or tag to a height that is made, up to the head."""
-        height = _wanted_height(value, self._chain)
-        if height > self._chain.head:
+        """Resolve a number or tag to a height that is made and served."""
+        height = wanted_height(value, self._chain)
+        if not self._chain.holds(height):
             return None
         self._need(height)
         return height
@@ -184,7 +183,7 @@ class ChainMethods:
 
     def _need(self, height: int) -> None:
         if height >= self._chain.generated:
-            raise NotGenerated(height)
+            raise NotGenerated(self._chain, height)
 
     def _load_receipts(self, height: int, _hash: bytes) -> list[msgspec.Raw]:
         return _ITEMS.decode(self._chain.receipts_json(height))
@@ -194,44 +193,3 @@ class ChainMethods:
 
     def _load_logs(self, height: int, _hash: bytes) -> list[ServedLog]:
         return served_logs(self._chain.receipts_json(height))
-
-
-def _arguments(params: list[Any], count: int) -> list[Any]:
-    if len(params) < count:
-        raise RpcFailure(
-            INVALID_PARAMS, f"missing value for required argument {len(params)}"
-        )
-    if len(params) > count:
-        raise RpcFailure(INVALID_PARAMS, f"too many arguments, want at most {count}")
-    return params
-
-
-def _flag(value: Any) -> bool:  # noqa: ANN401 - JSON
-    if not isinstance(value, bool):
-        raise RpcFailure(INVALID_PARAMS, "invalid argument 1: not a boolean")
-    return value
-
-
-def _hash(value: Any) -> bytes:  # noqa: ANN401 - JSON
-    if not isinstance(value, str) or _HASH.fullmatch(value) is None:
-        raise RpcFailure(INVALID_PARAMS, "invalid argument 0: not a 32-byte hash")
-    return bytes.fromhex(value[2:])
-
-
-def _wanted_height(value: Any, chain: Chain) -> int:  # noqa: ANN401 - JSON
-    """Resolve a number or tag to a height.
-
-    ``pending`` is the latest, as on a node that mines nothing itself.
-    """
-    if isinstance(value, str):
-        if _QUANTITY.fullmatch(value) is not None:
-            return int(value, 16)
-        if value in ("latest", "pending"):
-            return chain.head
-        if value == "earliest":
-            return 0
-        height = {"safe": chain.safe, "finalized": chain.finalized}.get(value)
-        if height is not None:
-            return height
-    # What a node from before the merge says of "finalized", too.
-    raise RpcFailure(INVALID_PARAMS, "invalid argument 0: hex string without 0x prefix")

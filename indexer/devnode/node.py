@@ -13,9 +13,12 @@ from indexer.devnode import messages
 from indexer.devnode.admin import AdminMethods
 from indexer.devnode.chain import Chain
 from indexer.devnode.config import DevnodeConfig
-from indexer.devnode.faults import Faults
+from indexer.devnode.faults.exchange import Answered, Exchange
+from indexer.devnode.faults.force import Faults
+from indexer.devnode.faults.kind import Response
 from indexer.devnode.messages import Call, Calls, Malformed, RpcFailure
 from indexer.devnode.methods import ChainMethods, Handler, NotGenerated
+from indexer.devnode.served import ReadableChain, ServedChain
 
 # How long making blocks may keep the event loop from everything else.
 _SLICE_SECONDS = 0.01
@@ -25,16 +28,29 @@ _NOT_IN_HEADER = ("transactions", "uncles", "withdrawals", "size")
 
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
+_NO_CALL = "invalid request"
+
+Table = dict[str, Handler]
+
 
 class Counters:
     """What a node was asked and how much it sent, since its start."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin to count anew."""
         self.methods: Counter[str] = Counter()
         self.requests = 0
         self.batches = 0
         self.bytes_in = 0
         self.bytes_out = 0
+
+    def asked(self, calls: Calls) -> None:
+        """Count the calls of a request, also of one that will be refused."""
+        self.batches += isinstance(calls, Sequence)
+        self.methods.update(messages.methods(calls))
 
     def shown(self) -> dict[str, Any]:
         """Return the counters as JSON has them."""
@@ -48,24 +64,29 @@ class Counters:
 
 
 class Node:
-    """A chain with methods, faults, counters and subscribers to its heads."""
+    """A chain with methods, faults, counters and subscribers to its heads.
 
-    def __init__(self, config: DevnodeConfig) -> None:
-        self.chain = Chain(config)
-        self.faults = Faults(config.faults)
+    Without a ``chain`` it makes the one of its settings.
+    """
+
+    def __init__(self, config: DevnodeConfig, chain: ServedChain | None = None) -> None:
+        self.chain: ServedChain = Chain(config) if chain is None else chain
+        self.faults = Faults(self.chain, config.faults, config.schedule)
         self.counters = Counters()
         self._listeners: list[Callable[[bytes], None]] = []
         self._making = asyncio.Lock()
-        self._table: dict[str, Handler] = {
+        self._table: Table = {
             **ChainMethods(self.chain).table,
             **AdminMethods(self).table,
         }
+        self._views: dict[ReadableChain, Table] = {}
 
-    async def generate(self, height: int) -> None:
-        """Make the chain up to a height, letting others run in between."""
+    async def generate(self, height: int, chain: ReadableChain | None = None) -> None:
+        """Make a chain up to a height, letting others run in between."""
+        made = self.chain if chain is None else chain
         async with self._making:
-            while self.chain.generated <= height:
-                self.chain.generate(height, seconds=_SLICE_SECONDS)
+            while made.generated <= height:
+                made.generate(height, seconds=_SLICE_SECONDS)
                 await asyncio.sleep(0)
 
     def mine(self, count: int = 1) -> None:
@@ -74,9 +95,13 @@ class Node:
         self.chain.mine(count)
         self._announce(first)
 
-    def reorg(self, depth: int) -> None:
-        """Replace the last ``depth`` blocks by one more; callable from any thread."""
-        self._announce(self.chain.reorg(depth) + 1)
+    def reorg(self, depth: int, *, moved: bool = False) -> None:
+        """Replace the last ``depth`` blocks by one more; callable from any thread.
+
+        With ``moved`` the new blocks hold the transactions of the old ones, in
+        another order and mostly at other heights; otherwise others.
+        """
+        self._announce(self.chain.reorg(depth, moved=moved) + 1)
 
     def listen(self, listener: Callable[[bytes], None]) -> Callable[[], None]:
         """Call ``listener`` with the JSON of each new header.
@@ -98,62 +123,70 @@ class Node:
         return bool(self._listeners)
 
     async def reply(self, calls: Calls, connection: Mapping[str, Handler]) -> bytes:
-        """Return the reply to a call or a batch, empty if none is due.
+        """Return the true reply to a call or a batch, empty if none is due.
 
         ``connection`` holds the methods that only make sense on a connection.
         """
-        if isinstance(calls, Sequence):
-            self.counters.batches += 1
-            if not calls:
-                return messages.error(b"null", messages.INVALID_REQUEST, "empty batch")
-            parts = [await self._reply_one(call, connection) for call in calls]
-            shown = b",".join([part for part in parts if part])
-            return b"[" + shown + b"]" if shown else b""
-        return await self._reply_one(calls, connection)
+        table = {**self._table, **connection}
+        if not isinstance(calls, Sequence):
+            return await self._reply_one(calls, table)
+        if not calls:
+            return messages.error(b"null", messages.INVALID_REQUEST, "empty batch")
+        parts = []
+        for call in calls:
+            try:
+                parts.append(_reply(call, table))
+            except NotGenerated:
+                parts.append(await self._reply_one(call, table))
+        shown = b",".join([part for part in parts if part])
+        return b"[" + shown + b"]" if shown else b""
 
-    async def _reply_one(
-        self, call: Call | Malformed, connection: Mapping[str, Handler]
-    ) -> bytes:
-        if isinstance(call, Malformed):
-            return messages.error(call.id, messages.INVALID_REQUEST, "invalid request")
-        self.counters.methods[call.method] += 1
-        call_id = bytes(call.id)
+    async def _reply_one(self, call: Call | Malformed, table: Table) -> bytes:
         while True:
             try:
-                answer = self._answer(call, call_id, connection)
+                return _reply(call, table)
             except NotGenerated as missing:
-                await self.generate(missing.height)
-            else:
-                return answer if call_id else b""
+                await self.generate(missing.height, missing.chain)
 
-    def _answer(
-        self, call: Call, call_id: bytes, connection: Mapping[str, Handler]
-    ) -> bytes:
-        method, params = call.method, call.params
-        if self.faults.active:
-            fault = self.faults.answer(method)
-            if fault is not None:
-                if fault.kind == "null":
-                    return messages.result(call_id, b"null")
-                return messages.error(call_id, fault.code, fault.message)
-        try:
-            handler = self._table.get(method) or connection.get(method)
-            if handler is None:
-                raise RpcFailure(
-                    messages.METHOD_NOT_FOUND,
-                    f"the method {method} does not exist/is not available",
-                )
-            arguments = [] if params is None else params
-            if not isinstance(arguments, list):
-                raise RpcFailure(messages.INVALID_PARAMS, "non-array args")
-            return messages.result(call_id, handler(arguments))
-        except RpcFailure as failure:
-            return messages.error(call_id, failure.code, failure.message)
+    async def reply_under(
+        self, exchange: Exchange, calls: Calls, connection: Mapping[str, Handler]
+    ) -> Response:
+        """Return what a request is answered with under faults."""
+        batch = isinstance(calls, Sequence)
+        members = calls if isinstance(calls, Sequence) else [calls]
+        table = {**self._seen_through(exchange), **connection}
+        answered = [await self._answered(call, table) for call in members]
+        return exchange.finish(answered, batch=batch)
+
+    def _seen_through(self, exchange: Exchange) -> Table:
+        """Return the methods of the backend that answers this request."""
+        view = exchange.view()
+        if view is None:
+            return self._table
+        if view not in self._views:
+            self._views[view] = {**self._table, **ChainMethods(view).table}
+        return self._views[view]
+
+    async def _answered(self, call: Call | Malformed, table: Table) -> Answered:
+        call_id = bytes(call.id)
+        if isinstance(call, Malformed):
+            failure = RpcFailure(messages.INVALID_REQUEST, _NO_CALL)
+            return Answered(None, call_id, failure)
+        while True:
+            try:
+                return Answered(call, call_id, _result(call, table))
+            except NotGenerated as missing:
+                await self.generate(missing.height, missing.chain)
+            except RpcFailure as failure:
+                return Answered(call, call_id, failure)
 
     def _announce(self, first: int) -> None:
         if not self._listeners:
             return
-        for height in range(first, self.chain.head + 1):
+        heights: Sequence[int] = range(first, self.chain.head + 1)
+        if self.faults.active:
+            heights = self.faults.announced(heights)
+        for height in heights:
             header = self.header_json(height)
             for listener in tuple(self._listeners):
                 listener(header)
@@ -162,5 +195,36 @@ class Node:
         """Return the header of a block as newHeads gives it."""
         header = _OBJECT.decode(self.chain.block_json(height, False))
         for name in _NOT_IN_HEADER:
-            del header[name]
+            header.pop(name, None)
         return msgspec.json.encode(header)
+
+
+def _reply(call: Call | Malformed, table: Table) -> bytes:
+    """Return the reply to one call, empty for a notification."""
+    call_id = bytes(call.id)
+    if isinstance(call, Malformed):
+        return messages.error(call_id, messages.INVALID_REQUEST, _NO_CALL)
+    try:
+        reply = messages.result(call_id, _result(call, table))
+    except RpcFailure as failure:
+        reply = messages.error(call_id, failure.code, failure.message)
+    return reply if call_id else b""
+
+
+def _result(call: Call, table: Table) -> bytes:
+    """Return the JSON of a call's result.
+
+    Raises:
+        RpcFailure: there is none.
+        NotGenerated: there will be once the chain is made so far.
+    """
+    handler = table.get(call.method)
+    if handler is None:
+        raise RpcFailure(
+            messages.METHOD_NOT_FOUND,
+            f"the method {call.method} does not exist/is not available",
+        )
+    params = [] if call.params is None else call.params
+    if not isinstance(params, list):
+        raise RpcFailure(messages.INVALID_PARAMS, "non-array args")
+    return handler(params)

@@ -1,13 +1,15 @@
-"""What the blocks of a chain hold: sparse, dense or mixed."""
+"""What the blocks of a chain hold: sparse, dense, mixed or exotic."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from indexer.devnode import mixed
 from indexer.devnode.blocks import EMPTY_BODY, Body, Env
 from indexer.devnode.body import BodyBuilder
 from indexer.devnode.draw import Draw
+from indexer.devnode.huge import fill_huge
 from indexer.devnode.receipts import Log
 from indexer.devnode.world import World
 
@@ -154,68 +156,6 @@ _DENSE_KINDS: dict[str, Callable[[BodyBuilder, int], None]] = {
 }
 
 
-def _mixed_is_empty(height: int) -> bool:
-    return height % 6 == 0
-
-
-def _fill_mixed(block: BodyBuilder) -> None:
-    """Put in every shape there is, small, within a dozen blocks.
-
-    Every sixth block is empty; of the others some hold only withdrawals, some
-    only transactions.
-    """
-    height = block.env.height
-    if height % 3 == 1:
-        block.withdraw(1 + height % 16)
-    if height % 6 == 4:
-        return
-    for position in range(1 + height % 9):
-        _add_mixed(block, height + position, position)
-
-
-def _add_mixed(block: BodyBuilder, turn: int, position: int) -> None:
-    draw, world = block.draw, block.world
-    tx_type = turn % 5
-    to: bytes | None = draw.choice(world.contracts)
-    # Types 3 and 4 cannot create a contract (EIP-4844, EIP-7702).
-    if turn % 7 == 3 and tx_type < 3:
-        to = None
-    data = _mixed_data(block, turn) if to else draw.take(60 + turn % 40)
-    failed = turn % 11 == 5
-    logs = () if failed or not data else _mixed_logs(block, turn)
-    block.add(
-        tx_type,
-        to,
-        data,
-        logs,
-        value=(0, None, 1, (1 << 256) - 1)[turn // 5 % 4],
-        status=0 if failed else 1,
-        nonce=(1 << 64) - 2 if turn % 13 == 6 else None,
-        protected=turn % 10 != 0,
-        access_list=block.access_list(((), (0,), (1, 3))[turn % 3]) if tx_type else (),
-        blobs=1 + position % 2 if tx_type == 3 else 0,
-        authorizations=block.authorizations(1 + turn % 3) if tx_type == 4 else (),
-    )
-
-
-def _mixed_data(block: BodyBuilder, turn: int) -> bytes:
-    """Return nothing, one byte, whole words, or words and some bytes more."""
-    shape = turn % 4
-    if shape == 0:
-        return b""
-    if shape == 1:
-        return block.draw.take(1)
-    return block.calldata(turn % 6, stray=0 if shape == 2 else 1 + turn % 31)
-
-
-def _mixed_logs(block: BodyBuilder, turn: int) -> tuple[Log, ...]:
-    """Return 0 to 3 logs; their topics run through 0 to 4 as turns go by."""
-    sizes = (0, 32, 33, 1, 96, 31)
-    return tuple(
-        block.log((turn + i) % 5, sizes[(turn + i) % 6]) for i in range(turn % 4)
-    )
-
-
 def _dense_is_empty(height: int) -> bool:
     return height == 0
 
@@ -225,6 +165,25 @@ PROFILES = {
     for profile in (
         Profile("sparse", _sparse_is_empty, _fill_sparse, 1_024, heavy=False),
         Profile("dense", _dense_is_empty, _fill_dense, 98_304, heavy=True),
-        Profile("mixed", _mixed_is_empty, _fill_mixed, 8_192, heavy=False),
+        Profile("mixed", mixed.is_empty, mixed.fill, 8_192, heavy=False),
+        Profile("exotic", mixed.is_empty, mixed.fill_exotic, 8_192, heavy=False),
     )
 }
+
+
+def profile_of(name: str, huge_height: int | None, huge_bytes: int) -> Profile:
+    """Return a profile, at one height with a huge block if there is to be one."""
+    profile = PROFILES[name]
+    if huge_height is None:
+        return profile
+
+    def is_empty(height: int) -> bool:
+        return height != huge_height and profile.is_empty(height)
+
+    def fill(block: BodyBuilder) -> None:
+        if block.env.height == huge_height:
+            fill_huge(block, huge_bytes)
+        else:
+            profile.fill(block)
+
+    return profile._replace(is_empty=is_empty, fill=fill)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
 
@@ -13,8 +13,13 @@ from aiohttp import web
 
 from indexer.devnode import messages
 from indexer.devnode.config import DevnodeConfig
+from indexer.devnode.faults.exchange import Exchange
+from indexer.devnode.faults.force import FAULT_HEADER
+from indexer.devnode.faults.kind import Act
 from indexer.devnode.messages import Calls, RpcFailure
 from indexer.devnode.node import Node
+from indexer.devnode.sending import abort, send
+from indexer.devnode.served import ServedChain
 from indexer.devnode.websocket import WebSocketSession
 
 __all__ = ["Devnode", "DevnodeConfig", "running_devnode", "serve"]
@@ -31,11 +36,20 @@ _NO_NOTIFICATIONS = {"eth_subscribe": _unsupported, "eth_unsubscribe": _unsuppor
 
 
 class Devnode(Node):
-    """A node on a loopback port: ``async with Devnode(config) as node``."""
+    """A node on a loopback port: ``async with Devnode(config) as node``.
 
-    def __init__(self, config: DevnodeConfig) -> None:
-        super().__init__(config)
+    It makes the chain of its settings, or serves the ``chain`` it is given, which
+    may be that of another node too and is left open.
+    """
+
+    def __init__(
+        self, config: DevnodeConfig | None = None, *, chain: ServedChain | None = None
+    ) -> None:
+        config = DevnodeConfig() if config is None else config
+        super().__init__(config, chain)
         self._config = config
+        self._owns_chain = chain is None
+        self._closing = asyncio.Event()
         self._port = config.port
         self._sessions: set[WebSocketSession] = set()
         self._clock: asyncio.Task[None] | None = None
@@ -90,10 +104,12 @@ class Devnode(Node):
         if self._clock is not None:
             self._clock.cancel()
             await asyncio.gather(self._clock, return_exceptions=True)
+        self._closing.set()
         for session in tuple(self._sessions):
             await session.close()
         await self._runner.cleanup()
-        self.chain.close()
+        if self._owns_chain:
+            self.chain.close()
 
     async def _tick(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -102,7 +118,9 @@ class Devnode(Node):
             # From a fixed start, so that what a block takes does not add up.
             due += seconds
             await asyncio.sleep(max(0.0, due - loop.time()))
-            await self.advance()
+            with suppress(ValueError):
+                # A recorded chain has an end.
+                await self.advance()
 
     async def _health(self, _request: web.Request) -> web.Response:
         state = {"status": "ok", "head": self.chain.head, "made": self.chain.generated}
@@ -120,39 +138,52 @@ class Devnode(Node):
             self._sessions.discard(session)
         return socket
 
-    async def _post(self, request: web.Request) -> web.Response:
+    async def _post(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         self.counters.requests += 1
         self.counters.bytes_in += len(body)
         try:
             calls = messages.parse(body)
+            self.counters.asked(calls)
+            exchange = None
+            if self.faults.active or FAULT_HEADER in request.headers:
+                exchange = self.faults.meet(calls, request.headers.get(FAULT_HEADER))
         except RpcFailure as failure:
             return _json(messages.error(b"null", failure.code, failure.message))
-        if self.faults.active:
-            refused = await self._refuse(request, calls)
-            if refused is not None:
-                return refused
+        except ValueError as error:
+            return web.Response(status=400, text=f"{FAULT_HEADER}: {error}\n")
+        if exchange is not None:
+            return await self._faulty(request, calls, exchange)
         reply = await self.reply(calls, _NO_NOTIFICATIONS)
         self.counters.bytes_out += len(reply)
         return _json(reply)
 
-    async def _refuse(self, request: web.Request, calls: Calls) -> web.Response | None:
-        """Let the faults of a whole request happen; return what they answer."""
-        for fault in self.faults.before(messages.methods(calls)):
-            if fault.kind == "latency":
-                await asyncio.sleep(fault.seconds)
-            elif fault.kind == "drop":
-                if request.transport is not None:
-                    request.transport.abort()
-                return web.Response()
-            else:
-                headers = {}
-                if fault.retry_after is not None:
-                    headers["Retry-After"] = str(fault.retry_after)
+    async def _faulty(
+        self, request: web.Request, calls: Calls, exchange: Exchange
+    ) -> web.StreamResponse:
+        """Answer as the faults have it."""
+        for act in exchange.acts(messages.ids(calls)):
+            await asyncio.sleep(act.wait)
+            if act.end:
+                return await self._end(request, act)
+            if act.status:
                 return web.Response(
-                    status=fault.status, text=fault.body, headers=headers
+                    status=act.status,
+                    body=act.body,
+                    headers=act.headers,
+                    content_type=act.content_type,
                 )
-        return None
+        if not exchange.touches_answers:
+            return _json(await self.reply(calls, _NO_NOTIFICATIONS))
+        response = await self.reply_under(exchange, calls, _NO_NOTIFICATIONS)
+        self.counters.bytes_out += len(response.body)
+        return await send(request, response)
+
+    async def _end(self, request: web.Request, act: Act) -> web.Response:
+        if act.end == "silence":
+            await self._closing.wait()
+        abort(request.transport, reset=act.end == "reset")
+        return web.Response()
 
 
 def _json(body: bytes) -> web.Response:
@@ -170,7 +201,9 @@ async def serve(
 
 
 @contextmanager
-def running_devnode(config: DevnodeConfig) -> Iterator[Devnode]:
+def running_devnode(
+    config: DevnodeConfig | None = None, *, chain: ServedChain | None = None
+) -> Iterator[Devnode]:
     """Run a node in a thread of its own, with its own event loop."""
     ready = threading.Event()
     started: list[Devnode] = []
@@ -180,7 +213,7 @@ def running_devnode(config: DevnodeConfig) -> Iterator[Devnode]:
     async def run() -> None:
         done = asyncio.Event()
         loop = asyncio.get_running_loop()
-        async with Devnode(config) as node:
+        async with Devnode(config, chain=chain) as node:
             started.append(node)
             stop.append(lambda: loop.call_soon_threadsafe(done.set))
             ready.set()

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import WSMsgType, web
 
 from indexer.devnode import messages
-from indexer.devnode.messages import RpcFailure
+from indexer.devnode.faults.exchange import Exchange
+from indexer.devnode.messages import Calls, RpcFailure
 from indexer.devnode.methods import Handler
+from indexer.devnode.sending import abort
 
 if TYPE_CHECKING:
     from indexer.devnode.node import Node
@@ -80,24 +82,43 @@ class WebSocketSession:
         except RpcFailure as failure:
             self._say(messages.error(b"null", failure.code, failure.message))
             return
-        if self._node.faults.active:
-            for fault in self._node.faults.before(messages.methods(calls)):
-                if fault.kind == "latency":
-                    await asyncio.sleep(fault.seconds)
-                else:
-                    # There is no status to give inside a WebSocket.
-                    self._drop()
-                    return
+        counters.asked(calls)
+        exchange = self._node.faults.meet(calls) if self._node.faults.active else None
+        if exchange is not None and await self._refused(exchange, calls):
+            return
         started: list[str] = []
         table: dict[str, Handler] = {
             "eth_subscribe": partial(self._subscribe, started),
             "eth_unsubscribe": self._unsubscribe,
         }
-        self._say(await self._node.reply(calls, table))
+        if exchange is None:
+            self._say(await self._node.reply(calls, table))
+        else:
+            response = await self._node.reply_under(exchange, calls, table)
+            if response.stop >= 0:
+                abort(self._request.transport)
+                return
+            await asyncio.sleep(response.pieces * response.seconds)
+            self._say(response.body)
         for name in started:
             if name in self._subscriptions:
                 listener = partial(self._notify, name)
                 self._subscriptions[name] = self._node.listen(listener)
+
+    async def _refused(self, exchange: Exchange, calls: Calls) -> bool:
+        """Let happen what befalls a whole message; return whether that is all."""
+        for act in exchange.acts(messages.ids(calls)):
+            await asyncio.sleep(act.wait)
+            if act.end == "silence":
+                return True
+            if act.status == 200:
+                self._say(act.body)
+                return True
+            if act.end or act.status:
+                # There is no status to give inside a WebSocket.
+                abort(self._request.transport, reset=act.end == "reset")
+                return True
+        return False
 
     def _say(self, data: bytes) -> None:
         if data:
@@ -125,10 +146,6 @@ class WebSocketSession:
     def _notify(self, name: str, header: bytes) -> None:
         """Queue a notification, from whatever thread moved the head."""
         self._loop.call_soon_threadsafe(self._say, messages.notification(name, header))
-
-    def _drop(self) -> None:
-        if self._request.transport is not None:
-            self._request.transport.abort()
 
 
 def _nothing() -> None:

@@ -15,38 +15,9 @@ from web3 import AsyncHTTPProvider, AsyncWeb3
 from indexer.devnode.faults import Fault
 from indexer.devnode.server import Devnode, DevnodeConfig, running_devnode, serve
 from tests.support import consensus
+from tests.support.devnode import Client, call
 
 _HEIGHT = 200
-
-
-class Client:
-    """Plain JSON-RPC over HTTP, with nothing hidden."""
-
-    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
-        self._url = url
-        self._session = session
-
-    async def send(self, body: Any) -> Any:
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        async with self._session.post(self._url, data=data) as reply:
-            text = await reply.text()
-            return json.loads(text) if text else None
-
-    async def reply(self, method: str, *params: Any) -> Any:
-        return await self.send(_call(1, method, *params))
-
-    async def result(self, method: str, *params: Any) -> Any:
-        reply = await self.reply(method, *params)
-        assert "error" not in reply, reply
-        return reply["result"]
-
-    async def code(self, method: str, *params: Any) -> int:
-        code: int = (await self.reply(method, *params))["error"]["code"]
-        return code
-
-
-def _call(call_id: Any, method: str, *params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": call_id, "method": method, "params": [*params]}
 
 
 @pytest.fixture
@@ -215,10 +186,10 @@ async def test_a_batch_is_answered_in_full_each_with_its_own_id(
 ) -> None:
     ids: list[Any] = [5, "five", None, 5.5, -1, [1, {"a": 2}], 5]
     calls = [
-        _call(call_id, "eth_getBlockByNumber", hex(height), False)
+        call(call_id, "eth_getBlockByNumber", hex(height), False)
         for height, call_id in enumerate(ids)
     ]
-    replies = await client.send([*calls, _call("x", "eth_nonsense"), 9])
+    replies = await client.send([*calls, call("x", "eth_nonsense"), 9])
     assert [reply["id"] for reply in replies] == [*ids, "x", None]
     numbers = [reply["result"]["number"] for reply in replies[: len(ids)]]
     assert numbers == [hex(height) for height in range(len(ids))]
@@ -229,7 +200,7 @@ async def test_notifications_get_no_answer(client: Client) -> None:
     mine = {"jsonrpc": "2.0", "method": "devnode_mine"}
     assert await client.send(mine) is None
     assert await client.send([mine, mine]) is None
-    replies = await client.send([mine, _call(1, "eth_blockNumber")])
+    replies = await client.send([mine, call(1, "eth_blockNumber")])
     assert [reply["result"] for reply in replies] == [hex(_HEIGHT + 4)]
 
 
@@ -291,7 +262,7 @@ async def test_the_head_moves_when_told_to(client: Client, node: Devnode) -> Non
 async def test_the_head_moves_by_itself(session: aiohttp.ClientSession) -> None:
     config = DevnodeConfig(height=3, block_time=0.01)
     async with Devnode(config) as node, session.ws_connect(node.ws_url) as socket:
-        await socket.send_json(_call(1, "eth_subscribe", "newHeads"))
+        await socket.send_json(call(1, "eth_subscribe", "newHeads"))
         name = (await socket.receive_json())["result"]
         heads = [(await socket.receive_json())["params"] for _ in range(4)]
     assert {head["subscription"] for head in heads} == {name}
@@ -303,7 +274,7 @@ async def test_new_heads_are_announced_to_subscribers_until_they_leave(
     node: Devnode, session: aiohttp.ClientSession, client: Client
 ) -> None:
     async with session.ws_connect(node.ws_url) as socket:
-        await socket.send_json(_call("s", "eth_subscribe", "newHeads"))
+        await socket.send_json(call("s", "eth_subscribe", "newHeads"))
         reply = await socket.receive_json()
         assert reply["id"] == "s"
         await client.result("devnode_mine", 3)
@@ -315,14 +286,14 @@ async def test_new_heads_are_announced_to_subscribers_until_they_leave(
             assert header["number"] == hex(height)
             assert consensus.header_hash(header) == header["hash"]
             assert "transactions" not in header
-        await socket.send_json(_call(2, "eth_unsubscribe", reply["result"]))
+        await socket.send_json(call(2, "eth_unsubscribe", reply["result"]))
         assert (await socket.receive_json())["result"] is True
         await client.result("devnode_mine")
         # Had there been a notification, it would come before this reply.
-        await socket.send_json(_call(3, "eth_blockNumber"))
+        await socket.send_json(call(3, "eth_blockNumber"))
         assert (await socket.receive_json())["result"] == hex(_HEIGHT + 4)
         for params in ([reply["result"]], [], [[1]]):
-            await socket.send_json(_call(4, "eth_unsubscribe", *params))
+            await socket.send_json(call(4, "eth_unsubscribe", *params))
             assert (await socket.receive_json())["error"]["code"] == -32000
 
 
@@ -330,14 +301,14 @@ async def test_everything_goes_over_websocket_too(
     node: Devnode, session: aiohttp.ClientSession, client: Client
 ) -> None:
     async with session.ws_connect(node.ws_url) as socket:
-        calls = [_call(h, "eth_getBlockByNumber", hex(h), True) for h in range(10)]
+        calls = [call(h, "eth_getBlockByNumber", hex(h), True) for h in range(10)]
         await socket.send_json(calls)
         assert await socket.receive_json() == await client.send(calls)
         await socket.send_bytes(json.dumps(calls[3]).encode())
         assert await socket.receive_json() == await client.send(calls[3])
         await socket.send_str("{")
         assert (await socket.receive_json())["error"]["code"] == -32700
-        await socket.send_json(_call(1, "eth_subscribe", "logs"))
+        await socket.send_json(call(1, "eth_subscribe", "logs"))
         assert (await socket.receive_json())["error"]["code"] == -32601
 
 
@@ -350,7 +321,7 @@ async def test_a_reorg_is_announced_and_its_blocks_replace_the_old_ones(
         for height in range(tip - depth, tip + 1)
     ]
     async with session.ws_connect(node.ws_url) as socket:
-        await socket.send_json(_call(1, "eth_subscribe", "newHeads"))
+        await socket.send_json(call(1, "eth_subscribe", "newHeads"))
         await socket.receive_json()
         assert await client.result("devnode_reorg", depth) == hex(tip + 1)
         parent = old[0]["hash"]
@@ -378,8 +349,8 @@ async def test_two_nodes_on_two_forks_part_at_the_fork(
         other = Client(node.url, session)
 
         async def same(height: int) -> bool:
-            call = ("eth_getBlockByNumber", hex(height), False)
-            return bool(await client.result(*call) == await other.result(*call))
+            one, two = await client.block(height), await other.block(height)
+            return bool(one == two)
 
         assert [await same(height) for height in (0, 180, 181, 200)] == [
             True,
@@ -408,11 +379,11 @@ async def test_a_request_may_be_answered_with_a_status(
 ) -> None:
     fault = Fault(kind="status", status=429, retry_after=3, body="busy", times=1)
     async with Devnode(DevnodeConfig(faults=(fault,))) as node:
-        call = _call(1, "eth_chainId")
-        async with session.post(node.url, json=call) as reply:
+        asked = call(1, "eth_chainId")
+        async with session.post(node.url, json=asked) as reply:
             assert (reply.status, await reply.text()) == (429, "busy")
             assert reply.headers["Retry-After"] == "3"
-        async with session.post(node.url, json=call) as reply:
+        async with session.post(node.url, json=asked) as reply:
             assert reply.status == 200
 
 
@@ -420,11 +391,11 @@ async def test_a_connection_may_be_dropped(session: aiohttp.ClientSession) -> No
     fault = Fault(kind="drop", method="eth_chainId", times=2)
     async with Devnode(DevnodeConfig(faults=(fault,))) as node:
         with pytest.raises(aiohttp.ClientConnectionError):
-            await session.post(node.url, json=_call(1, "eth_chainId"))
+            await session.post(node.url, json=call(1, "eth_chainId"))
         async with session.ws_connect(node.ws_url) as socket:
-            await socket.send_json(_call(1, "eth_blockNumber"))
+            await socket.send_json(call(1, "eth_blockNumber"))
             assert (await socket.receive_json())["result"] == "0x0"
-            await socket.send_json(_call(1, "eth_chainId"))
+            await socket.send_json(call(1, "eth_chainId"))
             closing = (await socket.receive()).type
             assert closing in (aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR)
         client = Client(node.url, session)
@@ -440,8 +411,8 @@ async def test_a_slow_request_holds_up_no_other(
         client = Client(node.url, session)
         slow = asyncio.create_task(client.result("eth_chainId"))
         async with session.ws_connect(node.ws_url) as socket:
-            await socket.send_json(_call(1, "eth_chainId"))
-            await socket.send_json(_call(2, "eth_blockNumber"))
+            await socket.send_json(call(1, "eth_chainId"))
+            await socket.send_json(call(2, "eth_blockNumber"))
             assert (await socket.receive_json())["id"] == 2
         assert await client.result("eth_blockNumber") == "0x0"
         assert not slow.done()
@@ -457,7 +428,7 @@ async def test_latency_passes(session: aiohttp.ClientSession) -> None:
 
 
 async def test_requests_are_counted_by_method(client: Client) -> None:
-    await client.send([_call(1, "eth_chainId"), _call(2, "eth_blockNumber")])
+    await client.send([call(1, "eth_chainId"), call(2, "eth_blockNumber")])
     await client.result("eth_chainId")
     counters = await client.result("devnode_counters")
     assert counters["methods"] == {
@@ -510,13 +481,13 @@ async def test_serve_runs_until_cancelled(session: aiohttp.ClientSession) -> Non
     with pytest.raises(asyncio.CancelledError):
         await task
     with pytest.raises(aiohttp.ClientConnectionError):
-        await session.post(url, json=_call(1, "eth_chainId"))
+        await session.post(url, json=call(1, "eth_chainId"))
 
 
 def test_a_node_runs_in_a_thread_of_its_own() -> None:
     with running_devnode(DevnodeConfig(height=4)) as node:
         node.mine(2)
-        data = json.dumps(_call(1, "eth_blockNumber")).encode()
+        data = json.dumps(call(1, "eth_blockNumber")).encode()
         request = urllib.request.Request(node.url, data, method="POST")
         with urllib.request.urlopen(request) as reply:
             assert json.load(reply)["result"] == "0x6"
