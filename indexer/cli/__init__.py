@@ -24,6 +24,7 @@ _COMMANDS = {
     "jobs": "indexer.cli.jobs",
     "devnode": "indexer.cli.demo",
     "demo": "indexer.cli.demo",
+    "bench": "indexer.cli.bench",
 }
 
 

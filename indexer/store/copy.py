@@ -45,6 +45,12 @@ async def copy_rows(
     return await _merge(conn, target, table, rows)
 
 
+def copy_statement(target: sql.Identifier, table: Table) -> sql.Composed:
+    """Return the COPY of a table's rows into ``target``."""
+    columns = sql.SQL(", ").join(map(sql.Identifier, table.columns))
+    return sql.SQL("copy {} ({}) from stdin (format binary)").format(target, columns)
+
+
 async def _merge(
     conn: Connection,
     target: sql.Identifier,
@@ -77,10 +83,7 @@ async def _copy(
     table: Table,
     rows: Sequence[tuple[object, ...]],
 ) -> None:
-    columns = sql.SQL(", ").join(map(sql.Identifier, table.columns))
-    statement = sql.SQL("copy {} ({}) from stdin (format binary)").format(
-        target, columns
-    )
+    statement = copy_statement(target, table)
     async with conn.cursor() as cursor, cursor.copy(statement) as copy:
         await copy.write(SIGNATURE)
         for at in range(0, len(rows), _ROWS_A_WRITE):
