@@ -3,13 +3,54 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
+from indexer.cli import main
 from indexer.devnode.server import DevnodeConfig, running_devnode
-from tests.support.program import Program, run, until, value, watching
+from tests.support.program import (
+    Program,
+    clean_environment,
+    run,
+    until,
+    value,
+    watching,
+)
+
+
+class Inside(Protocol):
+    """Run the program within this process; return code, stdout and stderr."""
+
+    def __call__(self, *arguments: str, **env: str) -> tuple[int, str, str]: ...
+
+
+@pytest.fixture
+def inside(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Inside]:
+    before = signal.getsignal(signal.SIGTERM), logging.getLogger().handlers[:]
+
+    def call(*arguments: str, **env: str) -> tuple[int, str, str]:
+        for name, setting in clean_environment(env).items():
+            monkeypatch.setenv(name, setting)
+        monkeypatch.setattr("sys.argv", ["indexer", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    yield call
+    signal.signal(signal.SIGTERM, before[0])
+    logging.getLogger().handlers[:] = before[1]
 
 
 @pytest.mark.parametrize(
@@ -40,13 +81,12 @@ from tests.support.program import Program, run, until, value, watching
     ],
 )
 def test_bad_usage_is_exit_2_with_a_plain_sentence_before_any_io(
-    arguments: list[str], tmp_path: Path
+    arguments: list[str], tmp_path: Path, inside: Inside
 ) -> None:
-    home = {"XDG_DATA_HOME": str(tmp_path), "HOME": str(tmp_path)}
-    result = run(*arguments, env=home)
-    assert result.returncode == 2
-    assert "rror: " in result.stderr
-    assert "Traceback" not in result.stderr
+    code, _, err = inside(*arguments, HOME=str(tmp_path), XDG_DATA_HOME=str(tmp_path))
+    assert code == 2
+    assert "rror: " in err
+    assert "Traceback" not in err
     # Not even the embedded server was started.
     assert list(tmp_path.iterdir()) == []
 
@@ -153,23 +193,11 @@ def test_failed_jobs_are_listed_shown_and_retried(database_url: str) -> None:
     assert "cancelled" in run("jobs", "show", str(job["id"]), *where).stdout
 
 
-def test_every_command_has_help() -> None:
-    commands = json.loads(
-        run_python(
-            "import json; from indexer.cli import cli; import click;"
-            "print(json.dumps(cli.list_commands(click.Context(cli))))"
-        )
-    )
+def test_every_command_has_help(inside: Inside) -> None:
+    _, listed, _ = inside("--help")
+    commands = re.findall(r"^  ([a-z]+)  ", listed, re.MULTILINE)
+    assert "plan" in commands
     for command in commands:
-        result = run(command, "--help")
-        assert result.returncode == 0
-        assert "Usage: indexer " + command in result.stdout
-
-
-def run_python(code: str) -> str:
-    import subprocess
-    import sys
-
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout
+        code, out, _ = inside(command, "--help")
+        assert code == 0
+        assert f"Usage: indexer {command}" in out
