@@ -7,6 +7,7 @@ first, which gives it a new token and so refuses the former holder's next write.
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from indexer.db.connection import Connection
@@ -18,6 +19,13 @@ _CLAIM = _QUERIES["claim_role"]
 _FENCE = _QUERIES["fence_role"]
 _RELEASE = _QUERIES["release_role"]
 _HOLDER = _QUERIES["role_holder"]
+
+
+class RoleHolder(NamedTuple):
+    """Who holds a role; ``left`` is how long the lease still runs, or negative."""
+
+    holder: str
+    left: timedelta
 
 
 async def claim_role(
@@ -44,7 +52,7 @@ async def release_role(conn: Connection, *, name: str, token: UUID) -> None:
     await _RELEASE.run(conn, name=name, token=token)
 
 
-async def role_holder(conn: Connection, *, name: str) -> str | None:
-    """Return who holds the role now, None where nobody does."""
+async def role_holder(conn: Connection, *, name: str) -> RoleHolder | None:
+    """Return who holds the role, lapsed or not; None where nobody does."""
     row = await _HOLDER.row(conn, name=name)
-    return None if row is None or row[2] else str(row[0])
+    return None if row is None else RoleHolder(*row)

@@ -10,15 +10,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from random import Random
-from time import monotonic
 from typing import Any
 
 import psycopg
 
-from indexer.db.connection import Connection, Database
+from indexer.db.connection import Database
 from indexer.errors import IndexerError
-from indexer.jobs.backlog import any_job_left
-from indexer.jobs.claims import claim, pending_lanes
+from indexer.jobs.claiming import ClaimLoop
 from indexer.jobs.endings import release_strays
 from indexer.jobs.execution import Execution
 from indexer.jobs.listen import WakeUps
@@ -40,12 +38,6 @@ __all__ = [
 
 _LOG = logging.getLogger(__name__)
 
-# While it drains and only others still run jobs, nobody wakes us when they end.
-_DRAIN_POLL_SECONDS = 1.0
-# The soonest look at a job that is about to become due; keeps the loop from spinning.
-_SHORTEST_PAUSE_SECONDS = 0.01
-# Not looking for this many poll intervals is a fault: even a full worker looks.
-_LOOKS_MISSED = 3
 # What a claim under way gets to come back with its jobs, so that they are handed back.
 _CLAIM_SECONDS = 2.0
 # Of the grace time this much is for handing back, but at most a fifth of it.
@@ -87,9 +79,7 @@ class Worker:
         self._upkeep = Upkeep(
             database, settings, observer=self._observer, random=self._random
         )
-        self._running: RunningJobs | None = None
-        self._is_hungry = False
-        self._last_look: float | None = None
+        self._claims: ClaimLoop | None = None
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
 
@@ -105,12 +95,9 @@ class Worker:
 
     def complaint(self) -> str | None:
         """Say why this worker makes no progress; None while it does."""
-        if self._last_look is None:
-            return "the queue was not reached yet"
-        silent = monotonic() - self._last_look
-        if silent > _LOOKS_MISSED * self._settings.poll_interval.total_seconds():
-            return f"the queue was not reached for {silent:.0f} s"
-        return None
+        if self._claims is None:
+            return "the worker is not running"
+        return self._claims.complaint()
 
     def request_stop(self) -> None:
         """Stop claiming, and finish or hand back within the grace time.
@@ -120,7 +107,8 @@ class Worker:
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()
-        self._wakeups.wake()
+        if self._claims is not None:
+            self._claims.stop()
 
     async def run(self, *, drain: bool = False) -> WorkerStats:
         """Run jobs until told to stop; with ``drain`` until nothing is left to run.
@@ -128,23 +116,17 @@ class Worker:
         Nothing is left when no job of our kinds is pending, due or not, and none is
         running anywhere: it waits for retries and for other workers' leases.
         """
-        running = self._running = RunningJobs(
-            self._database,
-            handlers=self._handlers,
-            settings=self._settings,
-            identity=self._identity,
-            observer=self._observer,
-            on_end=self._job_ended,
-            on_silence=self._upkeep.hold_reaper,
-            random=self._random,
-        )
+        running = self._make_running()
+        claims = self._claims = self._make_claims(running)
+        if self._stop.is_set():
+            claims.stop()
         background = [
             asyncio.create_task(self._forever("listening", self._wakeups.run)),
             asyncio.create_task(self._forever("reaping", self._upkeep.reap)),
             asyncio.create_task(self._forever("housekeeping", self._upkeep.keep_house)),
         ]
         try:
-            await self._claim(running, drain=drain)
+            await self._claim(claims, drain=drain)
             await self._let_finish(running)
         finally:
             await self._hand_back(running)
@@ -154,9 +136,37 @@ class Worker:
             await self._leave()
         return running.stats
 
-    async def _claim(self, running: RunningJobs, *, drain: bool) -> None:
+    def _make_running(self) -> RunningJobs:
+        return RunningJobs(
+            self._database,
+            handlers=self._handlers,
+            settings=self._settings,
+            identity=self._identity,
+            observer=self._observer,
+            on_end=self._job_ended,
+            on_silence=self._upkeep.hold_reaper,
+            random=self._random,
+        )
+
+    def _make_claims(self, running: RunningJobs) -> ClaimLoop:
+        return ClaimLoop(
+            self._database,
+            running=running,
+            worker=self.name,
+            kinds=list(self._handlers),
+            settings=self._settings,
+            wakeups=self._wakeups,
+            observer=self._observer,
+            random=self._random,
+        )
+
+    def _job_ended(self) -> None:
+        if self._claims is not None:
+            self._claims.job_ended()
+
+    async def _claim(self, claims: ClaimLoop, *, drain: bool) -> None:
         async def loop() -> None:
-            await self._claim_loop(running, drain=drain)
+            await claims.loop(drain=drain)
 
         claiming = asyncio.create_task(
             keep_going("claiming jobs", loop, random=self._random)
@@ -170,70 +180,6 @@ class Worker:
             for task in watched:
                 task.cancel()
             await asyncio.gather(*watched, return_exceptions=True)
-
-    async def _claim_loop(self, running: RunningJobs, *, drain: bool) -> None:
-        async with self._database.connection() as conn:
-            strays = await release_strays(conn, worker=self.name, known=running.ids)
-        if strays:
-            _LOG.warning("handed back %s claims whose answer was lost", strays)
-        while not self._stop.is_set():
-            pause = await self._fill(running)
-            self._last_look = monotonic()
-            if drain and not running:
-                if not await self._is_any_left():
-                    return
-                pause = min(pause, _DRAIN_POLL_SECONDS)
-            await self._wakeups.wait(pause)
-
-    async def _is_any_left(self) -> bool:
-        async with self._database.connection() as conn:
-            return await any_job_left(conn, kinds=self._handlers)
-
-    async def _fill(self, running: RunningJobs) -> float:
-        """Claim for the free slots; return for how many seconds to wait at most."""
-        more = self._free(running) <= 0
-        pause = self._settings.poll_interval.total_seconds()
-        pause *= self._random.uniform(0.8, 1.0)
-        if not more:
-            async with self._database.connection() as conn:
-                for lane in await pending_lanes(conn):
-                    due_in = lane.due_in.total_seconds()
-                    if self._stop.is_set():
-                        break
-                    if due_in > 0:
-                        pause = min(pause, max(due_in, _SHORTEST_PAUSE_SECONDS))
-                    elif await self._claim_lane(conn, running, lane.priority):
-                        more = True
-                        break
-        self._is_hungry = more
-        return 0.0 if more and self._free(running) > 0 else pause
-
-    async def _claim_lane(
-        self, conn: Connection, running: RunningJobs, priority: int
-    ) -> bool:
-        """Start what is due in a lane; tell whether there may be more."""
-        limit = min(self._free(running), self._settings.claim_batch or 1000)
-        sent_at = monotonic()
-        jobs = await claim(
-            conn,
-            worker=self.name,
-            kinds=self._handlers,
-            limit=limit,
-            lease=self._settings.lease,
-            priority=priority,
-            deadline=self._settings.job_deadline,
-        )
-        self._observer.claimed(len(jobs), seconds=monotonic() - sent_at)
-        for job in jobs:
-            running.start(job, sent_at=sent_at)
-        return len(jobs) >= limit
-
-    def _free(self, running: RunningJobs) -> int:
-        return self._settings.concurrency - len(running)
-
-    def _job_ended(self) -> None:
-        if self._is_hungry or not self._running:
-            self._wakeups.wake()
 
     async def _let_finish(self, running: RunningJobs) -> None:
         grace = self._settings.grace.total_seconds() - self._hand_back_seconds()

@@ -10,6 +10,7 @@ from indexer.db.connection import Database
 from indexer.db.migrate import migrate
 from indexer.errors import ClaimLost
 from indexer.jobs import endings
+from indexer.jobs import reaper as reaper_module
 from indexer.jobs.reaper import Reaped, Reaper, reap
 from tests.support.jobs import (
     KIND,
@@ -52,6 +53,10 @@ async def test_q6_only_an_expired_lease_is_taken_back(database: Database) -> Non
         None,
         None,
     )
+    [[token]] = await rows(
+        database, "select claim_token from {s}.jobs where id = %s", first
+    )
+    assert token is None
     assert (taken.lost_leases, taken.errors, taken.attempts) == (1, 0, 1)
     assert (kept.status, kept.lost_leases) == ("running", 0)
 
@@ -191,17 +196,22 @@ async def test_q6_a_restart_of_the_server_revokes_nobody(
         assert (await record(database, job_id)).status == "running"
 
 
-async def test_q6_a_reaper_that_was_cut_off_waits_a_lease(database: Database) -> None:
+async def test_q6_a_reaper_that_was_cut_off_waits_a_lease(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(reaper_module, "monotonic", lambda: now)
     [job_id] = await add(database)
     await claim_one(database)
     await expire(database, job_id)
-    patient = Reaper(lease=timedelta(hours=1), max_lost_leases=20)
-    ready = Reaper(lease=LEASE, max_lost_leases=20)
-    patient.hold()
+    subject = Reaper(lease=LEASE, max_lost_leases=20)
+    subject.hold()
 
     async with database.connection() as conn:
-        assert await patient.tick(conn) == []
-        assert [each.job_id for each in await ready.tick(conn)] == [job_id]
+        now += 0.9 * LEASE.total_seconds()
+        assert await subject.tick(conn) == []
+        now += 0.2 * LEASE.total_seconds()
+        assert [each.job_id for each in await subject.tick(conn)] == [job_id]
 
 
 async def test_the_limit_of_errors_fails_a_job_with_its_reason(

@@ -301,8 +301,10 @@ async def test_a_handler_that_will_not_stop_at_its_deadline_frees_its_slot(
     subject = worker(
         database, handler, heartbeat=QUICK, job_deadline=QUICK, max_errors=1
     )
-    stats = await subject.run(drain=True)
-    let_go.set()
+    try:
+        stats = await subject.run(drain=True)
+    finally:
+        let_go.set()
 
     assert stats.endings[Ending.FAILED] == 1
     assert (await record(database, job_id)).status == "failed"
@@ -403,9 +405,9 @@ async def test_p3_a_handler_that_will_not_stop_is_left_without_its_claim(
     await task
 
     released = await record(database, job_id)
-    assert (released.status, released.attempts) == ("pending", 0)
     let_go.set()
     await refused.wait()
+    assert (released.status, released.attempts) == ("pending", 0)
 
 
 async def test_an_interruption_never_tears_a_chunk(database: Database) -> None:
