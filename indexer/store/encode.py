@@ -1,16 +1,21 @@
-"""Rows to PostgreSQL's binary COPY format; pure.
+"""Rows to PostgreSQL's binary COPY format, a column at a time; pure.
 
 Source: the PostgreSQL manual, COPY, "Binary Format", and the receive functions
 ``numeric_recv``, ``timestamptz_recv``, ``array_recv`` and ``jsonb_recv``. Written here
-because a driver's generic encoding is the largest piece of a backfill's CPU.
+because a driver's generic encoding is the largest piece of a backfill's CPU, and by
+the column because a call a value costs more than what it does: most columns of a
+chunk hold one value, few values, or values of one length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from itertools import chain, repeat
 from struct import Struct
+from typing import Any, TypeAlias
+
+from indexer.store.numerics import encode_numerics
 
 SIGNATURE = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
 TRAILER = b"\xff\xff"
@@ -24,66 +29,115 @@ _int2 = Struct(">ih").pack
 _int4 = Struct(">ii").pack
 _int8 = Struct(">iq").pack
 _length = Struct(">i").pack
-_numeric_head = Struct(">iHhHH").pack
 _array_head = Struct(">iiiii").pack
 
 # Lengths that nearly every field has (addresses, hashes, blooms, short data).
 _LENGTHS = [_length(size) for size in range(1025)]
-# A base-10,000 digit of a numeric as its two bytes, by its four decimal digits.
-_DIGITS = {f"{value:04d}": value.to_bytes(2, "big") for value in range(10_000)}
 
-_Encoder = Callable[[object], bytes]
+# The fields of a column, or parts of each: bytes are the same in every row.
+_Part: TypeAlias = bytes | Sequence[bytes]
+_Column: TypeAlias = Sequence[Any]
 
 
-def encode_rows(types: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> bytes:
+def encode_rows(types: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> bytes:
     """Return rows as COPY data without signature and trailer.
 
     ``types`` are the names in :data:`ENCODERS`, one a field. A value outside its
     type's range raises struct.error or OverflowError: it was to be refused when it
     was decoded.
     """
-    head = len(types).to_bytes(2, "big")
-    encoders = [ENCODERS[name] for name in types]
-    parts: list[bytes] = []
-    append = parts.append
-    for row in rows:
-        append(head)
-        for encoder, value in zip(encoders, row, strict=True):
-            append(_NULL if value is None else encoder(value))
-    return b"".join(parts)
+    if not rows:
+        return b""
+    parts: list[_Part] = [len(types).to_bytes(2, "big")]
+    for name, column in zip(types, zip(*rows, strict=True), strict=True):
+        parts.extend(_encode_column(ENCODERS[name], column))
+    return _interleave(parts, len(rows))
 
 
-def encode_numeric(value: int) -> bytes:
-    """Return a whole number as a numeric field, with its length in front."""
-    if value < 0:
-        return _numeric(-value, 0x4000)
-    if value < 1_000_000:
-        return _small_numeric(value)
-    return _numeric(value, 0)
+def _encode_column(
+    encoder: Callable[[_Column], list[_Part]], column: _Column
+) -> list[_Part]:
+    first = column[0]
+    if column.count(first) == len(column):
+        return [_NULL] if first is None else [_whole(encoder((first,)))]
+    # Data is what most nulls are in (topics), so it knows them itself.
+    if encoder is _encode_bytea or None not in column:
+        return encoder(column)
+    return [_around_null(encoder, column)]
 
 
-def _numeric(value: int, sign: int) -> bytes:
-    text = str(value)
-    text = "0" * (-len(text) % 4) + text
-    count = len(text) // 4
-    digits = b"".join([_DIGITS[text[at : at + 4]] for at in range(0, len(text), 4)])
-    return _numeric_head(8 + 2 * count, count, count - 1, sign, 0) + digits
+def _whole(parts: Iterable[_Part]) -> bytes:
+    """Return the only row's field."""
+    return b"".join(part if isinstance(part, bytes) else part[0] for part in parts)
 
 
-@lru_cache(maxsize=65_536)
-def _small_numeric(value: int) -> bytes:
-    return _numeric(value, 0) if value else _numeric_head(8, 0, 0, 0, 0)
+def _around_null(
+    encoder: Callable[[_Column], list[_Part]], column: _Column
+) -> list[bytes]:
+    there = [value for value in column if value is not None]
+    parts = encoder(there)
+    if len(parts) == 1 and not isinstance(parts[0], bytes):
+        fields = iter(parts[0])
+    else:
+        fields = map(b"".join, zip(*_streams(parts, len(there)), strict=False))
+    return [_NULL if value is None else next(fields) for value in column]
 
 
-def _encode_bytea(value: bytes) -> bytes:
+def _interleave(parts: Iterable[_Part], count: int) -> bytes:
+    merged: list[_Part] = []
+    for part in parts:
+        if merged and isinstance(part, bytes) and isinstance(merged[-1], bytes):
+            merged[-1] += part
+        else:
+            merged.append(part)
+    if len(merged) == 1 and isinstance(merged[0], bytes):
+        return merged[0] * count
+    return b"".join(chain.from_iterable(zip(*_streams(merged, count), strict=False)))
+
+
+def _streams(parts: Iterable[_Part], count: int) -> list[Iterable[bytes]]:
+    return [repeat(part, count) if isinstance(part, bytes) else part for part in parts]
+
+
+def _by_value(encode: Callable[[Any], bytes]) -> Callable[[_Column], list[_Part]]:
+    """Encode each distinct value once, where there are much fewer than rows."""
+
+    def encoder(column: _Column) -> list[_Part]:
+        distinct = set(column)
+        if 2 * len(distinct) > len(column):
+            return [list(map(encode, column))]
+        known = {value: encode(value) for value in distinct}
+        return [[known[value] for value in column]]
+
+    return encoder
+
+
+def _encode_each(encode: Callable[[Any], bytes]) -> Callable[[_Column], list[_Part]]:
+    return lambda column: [list(map(encode, column))]
+
+
+def _encode_bytea(column: _Column) -> list[_Part]:
+    if None in column:
+        lengths = [_NULL if value is None else _length_of(value) for value in column]
+        return [lengths, [value or b"" for value in column]]
+    sizes = list(map(len, column))
+    largest = max(sizes)
+    if min(sizes) == largest:
+        return [_length(largest), column]
+    if largest <= 1024:
+        return [[_LENGTHS[size] for size in sizes], column]
+    return [list(map(_length, sizes)), column]
+
+
+def _length_of(value: bytes) -> bytes:
     size = len(value)
-    return (_LENGTHS[size] if size <= 1024 else _length(size)) + value
+    return _LENGTHS[size] if size <= 1024 else _length(size)
 
 
 def _encode_bytea_array(value: tuple[bytes, ...]) -> bytes:
     if not value:
         return _length(12) + _length(0) + _length(0) + _length(_BYTEA_OID)
-    items = b"".join(map(_encode_bytea, value))
+    items = b"".join([_length(len(item)) + item for item in value])
     return _array_head(20 + len(items), 1, 0, _BYTEA_OID, len(value)) + (
         _length(1) + items
     )
@@ -98,15 +152,15 @@ def _encode_timestamptz(value: datetime) -> bytes:
     return _int8(8, (value - _EPOCH) // _MICROSECOND)
 
 
-# Each takes the value of a row's field and returns its length and bytes. The values
-# are typed by the row; the mapping cannot say so.
-ENCODERS: dict[str, _Encoder] = {
-    "int2": lambda value: _int2(2, value),
-    "int4": lambda value: _int4(4, value),
-    "int8": lambda value: _int8(8, value),
-    "numeric": encode_numeric,  # type: ignore[dict-item]
-    "bytea": _encode_bytea,  # type: ignore[dict-item]
-    "bytea[]": _encode_bytea_array,  # type: ignore[dict-item]
-    "jsonb": _encode_jsonb,  # type: ignore[dict-item]
-    "timestamptz": _encode_timestamptz,  # type: ignore[dict-item]
+# Each takes a column without nulls and returns, part by part, its fields: their
+# lengths and bytes. The values are typed by the row; the mapping cannot say so.
+ENCODERS: dict[str, Callable[[_Column], list[_Part]]] = {
+    "int2": _by_value(lambda value: _int2(2, value)),
+    "int4": _by_value(lambda value: _int4(4, value)),
+    "int8": _by_value(lambda value: _int8(8, value)),
+    "numeric": lambda column: [encode_numerics(column)],
+    "bytea": _encode_bytea,
+    "bytea[]": _encode_each(_encode_bytea_array),
+    "jsonb": _encode_each(_encode_jsonb),
+    "timestamptz": _by_value(_encode_timestamptz),
 }

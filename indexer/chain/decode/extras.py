@@ -52,6 +52,18 @@ def storable(raw: bytes | Raw) -> tuple[str, bool]:
     return text, altered
 
 
+def as_stored(raw: bytes) -> str | None:
+    """Return the text where :func:`storable` surely changes and refuses nothing.
+
+    ``raw`` may be several values, with blanks between them.
+    """
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\\u" in text or _HUGE_NUMBER.search(text) else text
+
+
 def with_whole_pairs(raw: bytes) -> bytes:
     r"""Turn each half of a surrogate pair into ``\u0000``.
 

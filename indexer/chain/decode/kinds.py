@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Raw
 
-from indexer.chain.decode.extras import storable
+from indexer.chain.decode.extras import as_stored, storable
 
 V = TypeVar("V")
 T = TypeVar("T")
@@ -31,6 +31,7 @@ ABSENT: Final = Raw(b"")
 
 _PREFIX: Final = itemgetter(slice(2))
 _DIGITS: Final = itemgetter(slice(2, None))
+_NO_JSON: Final = ("", "null")
 _HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 
 
@@ -224,7 +225,13 @@ class JsonText(Kind[Raw, str | None]):
         """Parse a column; usually nothing is there at all. Raises BadValue."""
         if values.count(ABSENT) == len(values):
             return [None] * len(values)
-        return super().column(values)
+        # One look at all of them together; a line break within one only means that
+        # each is looked at by itself.
+        plain = as_stored(b"\n".join(values))  # type: ignore[arg-type]
+        texts = [] if plain is None else plain.split("\n")
+        if len(texts) != len(values):
+            return super().column(values)
+        return [None if text in _NO_JSON else text for text in texts]
 
 
 def shortened(text: str) -> str:
