@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import chain, repeat
-from operator import attrgetter, or_
+from operator import itemgetter, or_
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from indexer.chain.verify.bloom import EMPTY_BLOOM, bloom, log_masks
@@ -20,8 +20,10 @@ from indexer.rows import BlockEvents, LogRow, ReceiptRow
 
 T = TypeVar("T")
 
-_HASH: Final = attrgetter("transaction_hash")
-_INDEX: Final = attrgetter("transaction_index")
+# By position, at half the cost of by name.
+_RECEIPT_HASH: Final = itemgetter(ReceiptRow._fields.index("transaction_hash"))
+_LOG_HASH: Final = itemgetter(LogRow._fields.index("transaction_hash"))
+_LOG_OWNER: Final = itemgetter(LogRow._fields.index("transaction_index"))
 
 
 class Committed(Named, Protocol):
@@ -46,6 +48,9 @@ class _Events(NamedTuple):
     counts: Sequence[int]
     logs: Sequence[LogRow]
     masks: Sequence[int]
+
+
+_NOTHING: Final = _Events((), (), (), ())
 
 
 def prove_events(block: Committed, events: BlockEvents, profile: Profile) -> Proof:
@@ -89,17 +94,19 @@ def _without_state_sync(
 def _ordered(ledger: Ledger, events: BlockEvents) -> _Events:
     """Check that rows are in order, and that each log is of its transaction."""
     receipts, logs = events.receipts, events.logs
+    if not receipts and not logs:
+        return _NOTHING
     ledger.in_place(receipts, "receipt")
     ledger.in_place(logs, "log")
-    owners = list(map(_INDEX, logs))
+    owners = list(map(_LOG_OWNER, logs))
     found = Counter(owners)
-    counts = [found[index] for index in range(len(receipts))]
+    counts = [found.get(index, 0) for index in range(len(receipts))]
     if sum(counts) != len(logs):
         raise ledger.inconsistent("has a log of a transaction without a receipt")
     if owners != list(chain.from_iterable(map(repeat, range(len(counts)), counts))):
         raise ledger.inconsistent("has logs in another order than their transactions")
-    hashes = chain.from_iterable(map(repeat, map(_HASH, receipts), counts))
-    if list(map(_HASH, logs)) != list(hashes):
+    hashes = chain.from_iterable(map(repeat, map(_RECEIPT_HASH, receipts), counts))
+    if list(map(_LOG_HASH, logs)) != list(hashes):
         raise ledger.inconsistent("has a log that names another transaction's hash")
     masks = log_masks(logs)
     joined = [reduce(or_, part, 0) for part in _parts(masks, counts)]

@@ -30,9 +30,11 @@ def data(fields: Fields, name: str) -> bytes:
 def quantity(fields: Fields, name: str) -> int:
     """Return the number of a field; raises Unprovable where there is none."""
     value = fields.get(name)
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise Unprovable(f"the node gives no {name}")
-    return number(value)
+    if isinstance(value, str):
+        return number(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise Unprovable(f"the node gives no {name}")
 
 
 def hex_data(value: str) -> bytes:
@@ -40,8 +42,6 @@ def hex_data(value: str) -> bytes:
     return bytes.fromhex(value.removeprefix("0x"))
 
 
-def number(value: str | int) -> int:
-    """Return a number that may be hexadecimal, decimal or no text at all."""
-    if isinstance(value, int):
-        return value
+def number(value: str) -> int:
+    """Return a number written in hexadecimal or, without 0x, in decimal digits."""
     return int(value, 16 if value.startswith("0x") else 10)

@@ -15,7 +15,6 @@ from indexer.chain.verify.extra import (
     data,
     fields_of,
     hex_data,
-    number,
     quantity,
 )
 from indexer.chain.verify.keccak import keccak
@@ -93,11 +92,12 @@ def _seal(block: BlockRow, fields: Fields) -> bytes:
     """Return what proves the work or the right to make the block, encoded."""
     if block.mix_hash is not None and block.nonce is not None:
         return b"".join((OF_HASH, block.mix_hash, b"\x88", block.nonce))
-    if "signature" in fields and "step" in fields:
-        step = number(fields["step"])
+    if "signature" in fields:
+        step = quantity(fields, "step")
         return fresh_number(step) + text(data(fields, "signature"))
-    if "sealFields" in fields:
-        return b"".join(map(hex_data, fields["sealFields"]))
+    seal = fields.get("sealFields")
+    if isinstance(seal, list):
+        return b"".join(map(hex_data, map(str, seal)))
     raise Unprovable("the node gives neither mixHash and nonce nor another seal")
 
 
@@ -123,10 +123,10 @@ def _trailing(block: BlockRow, fields: Fields) -> Sequence[int | bytes | None]:
             block.excess_blob_gas,
             block.parent_beacon_block_root,
         )
-    access_list_hash = fields.get("blockAccessListHash")
+    name = "blockAccessListHash"
     return (
         *since_london,
-        None if access_list_hash is None else hex_data(access_list_hash),
+        None if fields.get(name) is None else data(fields, name),
         _quantity_or_none(fields, "slotNumber"),
     )
 

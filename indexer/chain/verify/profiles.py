@@ -90,7 +90,7 @@ _ETHEREUM_LIKE: Final = {
     6: 0,  # Kotti
     42: 5_067_000,  # Kovan
     61: 8_772_000,  # Ethereum Classic
-    63: 301_243,  # Mordor
+    63: 0,  # Mordor
     17_000: 0,  # Holesky
     560_048: 0,  # Hoodi
     11_155_111: 0,  # Sepolia
@@ -124,8 +124,8 @@ _BY_CHAIN_ID: Final[Mapping[int, Profile]] = {
     },
     **dict.fromkeys(_OP_STACKS, OP_STACK),
     **dict.fromkeys(_POLYGONS, POLYGON),
-    # The first block of Nitro; before it, receipts were hashed another way.
-    42_161: ARBITRUM._replace(receipts_from=22_207_818),
+    # Nitro's genesis; before it, receipts were hashed another way.
+    42_161: ARBITRUM._replace(receipts_from=22_207_817),
     42_170: ARBITRUM,  # Nova
     421_613: ARBITRUM,  # Arbitrum Goerli
     421_614: ARBITRUM,  # Arbitrum Sepolia
