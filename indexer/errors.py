@@ -19,6 +19,7 @@
     │   ├── WithheldData            empty where the header says there is data
     │   ├── ProofFailed             not what the chain's own hashes commit to
     │   ├── StoredBlockConflict     a stored block has another hash
+    │   ├── FinalityViolated        the same of a block that was final: stop
     │   └── ReorgDetected           the parent is not the block we hold
     ├── WrongChain                  the endpoint serves another chain
     ├── JobRefused                  no retry can help: the job fails at once
@@ -184,6 +185,27 @@ class StoredBlockConflict(ChainDataError):
         self.block_number = block_number
         self.stored = stored
         self.offered = offered
+
+
+class FinalityViolated(ChainDataError):
+    """A node gives another block for a height that was final: a human decides.
+
+    ``final`` is the finalized height, below which nothing is replaced.
+    """
+
+    def __init__(
+        self, block_number: int, stored: bytes, offered: bytes, final: int
+    ) -> None:
+        super().__init__(
+            f"block {block_number} is stored with hash 0x{stored.hex()} but the node "
+            f"gives 0x{offered.hex()}, and up to block {final} the chain is final: "
+            "the follower replaces nothing there. If the node is to be believed, run "
+            f"`indexer verify --from {block_number} --to {final + 1} --repair`"
+        )
+        self.block_number = block_number
+        self.stored = stored
+        self.offered = offered
+        self.final = final
 
 
 class ReorgDetected(ChainDataError):

@@ -181,7 +181,7 @@ def prove(altered: Altered) -> None:
 
 
 @given(altered_blocks())
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1000, deadline=None)
 def test_c3_a_flipped_bit_in_a_header_transaction_or_withdrawal_is_caught(
     altered: Altered,
 ) -> None:
@@ -190,14 +190,14 @@ def test_c3_a_flipped_bit_in_a_header_transaction_or_withdrawal_is_caught(
 
 
 @given(altered_events())
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_c3_a_flipped_bit_in_a_receipt_or_log_is_caught(altered: Altered) -> None:
     with pytest.raises(ChainDataError):
         prove(altered)
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_c3_another_type_is_never_called_proven(drawn: st.DataObject) -> None:
     data, events, profile = drawn.draw(
         st.sampled_from([sample for sample in samples() if sample.data.transactions])

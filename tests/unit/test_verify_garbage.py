@@ -122,7 +122,7 @@ def garbage(draw: st.DrawFn) -> tuple[BlockData, BlockEvents, Profile]:
 
 
 @given(garbage())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_c3_no_row_makes_a_proof_crash(
     case: tuple[BlockData, BlockEvents, Profile],
 ) -> None:

@@ -68,7 +68,7 @@ def fresh_number(value: int) -> bytes:
     return TEXT_HEADS[len(data)] + data
 
 
-# Subscribe with a number to have it encoded.
+# Subscript it with a number to have that encoded.
 NUMBERS: Final = _Numbers()
 
 
