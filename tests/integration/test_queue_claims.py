@@ -16,6 +16,10 @@ from indexer.jobs.claims import pending_lanes
 from indexer.jobs.endings import release_strays
 from tests.support.jobs import KIND, LEASE, add, claim, claim_one, queue, record, rows
 
+_METHODS = (
+    *("hashjoin", "mergejoin", "material", "memoize", "hashagg", "sort"),
+    *("indexscan", "bitmapscan"),
+)
 _DEFAULT = "default_transaction_isolation"
 ISOLATION = Query(
     "test", "isolation", "select pg_catalog.current_setting('transaction_isolation')"
@@ -40,7 +44,7 @@ async def test_a_claim_marks_the_job_and_shows_its_token(database: Database) -> 
         " deadline_at - claimed_at, attempts from {s}.jobs",
     )
     assert found[:3] == ("running", "somebody", job.claim_token)
-    assert found[3] >= timedelta(seconds=60)
+    assert found[3] > timedelta(seconds=59)
     assert found[4] >= timedelta(minutes=5) - timedelta(seconds=1)
     assert found[5] == 1
 
@@ -90,13 +94,17 @@ async def test_q1_no_claim_exceeds_its_limit_whatever_the_statistics_say(
     database: Database,
 ) -> None:
     await rows(database, "alter table {s}.jobs set (autovacuum_enabled = off)")
-    await add(database, 2)
-    await rows(database, "analyze {s}.jobs")
     await add(database, 2000)
+    await rows(
+        database,
+        "update pg_class set reltuples = 1, relpages = 100000"
+        " where oid = '{s}.jobs'::regclass",
+    )
     async with database.connection() as conn:
-        # The plans that a wrong estimate of one row would lead to.
-        for setting in ("enable_hashjoin", "enable_mergejoin", "enable_material"):
-            await conn.execute(f"set {setting} = off".encode())
+        # With these a LIMIT in a subquery is run again for each row of the table,
+        # and one claim of three takes them all.
+        for method in _METHODS:
+            await conn.execute(f"set enable_{method} = off".encode())
         for _ in range(10):
             jobs = await claims.claim(
                 conn,
