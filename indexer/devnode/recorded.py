@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterable, Mapping
 from math import inf
@@ -68,8 +69,8 @@ class RecordedChain(Head):
 
     @property
     def generated(self) -> int:
-        """Return how many heights there are to ask about: nothing is made later."""
-        return max(self._blocks, default=0) + 1
+        """Return more than there can be: nothing is left to be made."""
+        return sys.maxsize
 
     def generate(self, height: int, *, seconds: float = inf) -> None:
         """Make nothing: what is not recorded is not there."""
