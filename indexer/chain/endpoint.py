@@ -13,6 +13,7 @@ from msgspec import Raw
 from indexer.chain.envelope import Call, Fault, encode, match
 from indexer.chain.errors_table import Action, classify
 from indexer.chain.limits import LARGEST_BATCH, BatchSize, Breaker, Clock, Pace
+from indexer.chain.observer import NoRpcObserver, RpcObserver
 from indexer.chain.rpc import Answer, open_transport
 from indexer.errors import (
     InconsistentResponse,
@@ -64,6 +65,7 @@ class Endpoint:
         self.receipts_way = ReceiptsWay.BY_HASH
         self.is_checked = False
         self.breaker: Final = Breaker(clock)
+        self.observer: RpcObserver = NoRpcObserver()
         self._batches = BatchSize(largest=largest_batch)
         self._pace = Pace(rps, clock)
         self._clock = clock
@@ -137,22 +139,43 @@ class Endpoint:
             first_id = self._next_id
             self._next_id += len(calls)
             sent_at = self._clock()
+            received = 0
             try:
                 answer = await self.transport.send(
                     encode(calls, first_id), first_id=first_id, count=len(calls)
                 )
+                received = len(answer.body)
                 outcomes = self._read(calls, answer, first_id)
             except RpcRateLimited as error:
+                self._asked(calls, type(error).__name__, received, sent_at)
                 self.breaker.failed(sent_at, at_least=error.retry_after)
                 raise
             except RpcUnavailable as error:
+                self._asked(calls, type(error).__name__, received, sent_at)
                 # An error object is an answer: the node is there.
                 if not isinstance(error.__cause__, RpcError):
                     self._not_answered(len(calls), sent_at)
                 raise
+            except (RangeTooLarge, InconsistentResponse) as error:
+                self._asked(calls, type(error).__name__, received, sent_at)
+                raise
+        refused = any(isinstance(each, RpcError) for each in outcomes)
+        self._asked(calls, "error" if refused else "ok", received, sent_at)
         self.breaker.succeeded()
         self._batches.fitted(calls[0].method, len(calls), len(answer.body))
         return outcomes
+
+    def _asked(
+        self, calls: Sequence[Call], outcome: str, received: int, sent_at: float
+    ) -> None:
+        self.observer.asked(
+            self.name,
+            calls[0].method,
+            outcome,
+            requests=len(calls),
+            received=received,
+            seconds=self._clock() - sent_at,
+        )
 
     def _not_answered(self, count: int, sent_at: float) -> None:
         self.breaker.failed(sent_at)

@@ -7,7 +7,7 @@ session state behind, so a transaction-mode pooler may stand in between.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from time import monotonic
@@ -45,12 +45,17 @@ IDLE_TIMEOUT = timedelta(seconds=30)
 LOCK_TIMEOUT = timedelta(seconds=10)
 
 
+# Told of each COPY: the table, how many rows, how many bytes were sent.
+Copied = Callable[[str, int, int], None]
+
+
 class Connection(psycopg.AsyncConnection[TupleRow]):
     """An autocommit connection; ``schema`` is the chain's schema."""
 
     schema: str = "indexer"
     default_isolation: str | None = None
     proven_at: float = 0.0
+    on_copied: Copied | None = None
 
 
 class SyncConnection(psycopg.Connection[TupleRow]):
@@ -175,6 +180,7 @@ class Database:
         self.size = size
         self.application = application
         self.prepared = prepared
+        self.on_copied: Copied | None = None
         self._pool: AsyncConnectionPool[Connection] | None = None
 
     async def open(self) -> None:
@@ -231,6 +237,7 @@ class Database:
         with translated(f"using {self._named}"):
             try:
                 async with self._pool.connection() as conn:
+                    conn.on_copied = self.on_copied
                     yield conn
             except PoolTimeout as error:
                 raise DatabaseUnavailable(

@@ -79,6 +79,7 @@ class HeartbeatThread:
         self._lock = threading.Lock()
         self._renewed: dict[tuple[int, UUID], float] = {}
         self._stop = threading.Event()
+        self._answered_at = monotonic()
         self._conn: SyncConnection | None = None
         self._thread = threading.Thread(
             target=self._run, name="indexer-heartbeat", daemon=True
@@ -93,6 +94,11 @@ class HeartbeatThread:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
+
+    @property
+    def age_seconds(self) -> float:
+        """How long ago the last heartbeat was answered."""
+        return monotonic() - self._answered_at
 
     def add(self, job_id: int, token: UUID, *, sent_at: float) -> None:
         """Renew a claim from now on.
@@ -118,6 +124,7 @@ class HeartbeatThread:
             try:
                 beat = self._beat()
                 failures = 0
+                self._answered_at = monotonic()
             except (psycopg.Error, IndexerError, OSError) as error:
                 self._complain(failures, error)
                 self._disconnect()

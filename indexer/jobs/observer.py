@@ -30,6 +30,9 @@ class Observer(Protocol):
     def ended(self, job: Job, ending: Ending, *, reason: str, seconds: float) -> None:
         """An execution ended; ``reason`` is an exception's type, or empty."""
 
+    def committed(self, *, seconds: float) -> None:
+        """A chunk was committed; from opening its transaction on."""
+
     def reaped(self, jobs: list[Reaped]) -> None:
         """A reaper's pass took these jobs back."""
 
@@ -44,6 +47,9 @@ class NoObserver:
         """Ignore it."""
 
     def ended(self, job: Job, ending: Ending, *, reason: str, seconds: float) -> None:
+        """Ignore it."""
+
+    def committed(self, *, seconds: float) -> None:
         """Ignore it."""
 
     def reaped(self, jobs: list[Reaped]) -> None:

@@ -111,6 +111,11 @@ class RunningJobs:
         for execution, _ in self._running.values():
             execution.interrupt(Interruption.SHUTDOWN)
 
+    @property
+    def heartbeat_age_seconds(self) -> float:
+        """How long ago the last heartbeat was answered."""
+        return self._heartbeat.age_seconds
+
     async def stop_heartbeat(self) -> None:
         """Stop renewing claims."""
         await asyncio.to_thread(self._heartbeat.stop)
@@ -184,6 +189,7 @@ class RunningJobs:
 
     def _note_renewed(self, job_id: int, token: UUID, sent_at: float) -> None:
         self._heartbeat.renewed(job_id, token, sent_at=sent_at)
+        self._observer.committed(seconds=monotonic() - sent_at)
 
 
 async def _as_coroutine(handlers: Mapping[str, Handler], execution: Execution) -> None:

@@ -80,6 +80,7 @@ class Worker:
             database, settings, observer=self._observer, random=self._random
         )
         self._claims: ClaimLoop | None = None
+        self._running: RunningJobs | None = None
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
 
@@ -92,6 +93,16 @@ class Worker:
     def is_listening(self) -> bool:
         """Whether notifications arrive; else new jobs are found by polling."""
         return self._wakeups.is_listening
+
+    @property
+    def heartbeat_age_seconds(self) -> float:
+        """How long ago the last heartbeat was answered; 0 before the first."""
+        return 0.0 if self._running is None else self._running.heartbeat_age_seconds
+
+    @property
+    def jobs_running(self) -> int:
+        """How many claims are in flight."""
+        return 0 if self._running is None else len(self._running)
 
     def complaint(self) -> str | None:
         """Say why this worker makes no progress; None while it does."""
@@ -116,7 +127,7 @@ class Worker:
         Nothing is left when no job of our kinds is pending, due or not, and none is
         running anywhere: it waits for retries and for other workers' leases.
         """
-        running = self._make_running()
+        running = self._running = self._make_running()
         claims = self._claims = self._make_claims(running)
         if self._stop.is_set():
             claims.stop()

@@ -84,9 +84,13 @@ async def _copy(
     rows: Sequence[tuple[object, ...]],
 ) -> None:
     statement = copy_statement(target, table)
+    sent = 0
     async with conn.cursor() as cursor, cursor.copy(statement) as copy:
         await copy.write(SIGNATURE)
         for at in range(0, len(rows), _ROWS_A_WRITE):
-            part = rows[at : at + _ROWS_A_WRITE]
-            await copy.write(encode_rows(table.types, part))
+            part = encode_rows(table.types, rows[at : at + _ROWS_A_WRITE])
+            await copy.write(part)
+            sent += len(part)
         await copy.write(TRAILER)
+    if conn.on_copied is not None:
+        conn.on_copied(table.name, len(rows), sent)

@@ -5,6 +5,8 @@ create table {schema}.chain (
     chain_id numeric(78, 0) not null,
     genesis_hash bytea not null,
     profile text not null default 'unknown',
+    -- Up to here the follower has seen the stored chain final; it replaces nothing.
+    final_number bigint,
     created_at timestamptz not null default now()
 );
 
@@ -218,6 +220,13 @@ create index jobs_claimable_idx
 on {schema}.jobs (priority, run_at, id) where status = 'pending';
 
 create index jobs_running_idx on {schema}.jobs (id) where status = 'running';
+
+-- For whoever looks on: what failed, and what went wrong lately, without reading a
+-- million pending jobs.
+create index jobs_failed_idx on {schema}.jobs (id) where status = 'failed';
+
+create index jobs_troubled_idx
+on {schema}.jobs (last_error_at) where last_error_at is not null;
 
 create table {schema}.jobs_history (
     id bigint not null,

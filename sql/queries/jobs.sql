@@ -283,10 +283,7 @@ set status = case
                 || ' times, last by worker ' || coalesce(j.locked_by, 'unknown')
         else j.last_error
     end,
-    last_error_at = case
-        when j.lost_leases + 1 >= %(max_lost_leases)s::integer then clock_timestamp()
-        else j.last_error_at
-    end,
+    last_error_at = clock_timestamp(),
     locked_by = null,
     claim_token = null,
     locked_until = null,
