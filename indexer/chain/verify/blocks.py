@@ -11,7 +11,7 @@ from indexer.chain.verify.profiles import Commitment, Profile
 from indexer.chain.verify.proof import Ledger, Proof
 from indexer.chain.verify.rlp import EMPTY_ARRAY, array, fresh_number, text
 from indexer.chain.verify.statesync import is_state_sync
-from indexer.chain.verify.transactions import Whole, encode_transaction
+from indexer.chain.verify.transactions import BLOB, Whole, encode_transaction
 from indexer.chain.verify.trie import EMPTY_ROOT, ordered_root
 from indexer.chain.verify.unprovable import Unprovable
 from indexer.rows import BlockData, BlockRow, TransactionRow, WithdrawalRow
@@ -71,6 +71,8 @@ def _transactions(ledger: Ledger, data: BlockData, profile: Profile) -> None:
     if reason is not None:
         raise Unprovable(reason)
     root, what = ordered_root(encoded), "transactions root"
+    if profile.blobs_in_root and block.transactions_root not in (None, root):
+        _blame_blobs(rows)
     ledger.compare(Commitment.TRANSACTIONS, block.transactions_root, root, what)
     if synced is not None and _says_something(synced):
         raise Unprovable("the state-sync transaction's fields are in no root")
@@ -99,6 +101,15 @@ def _encode(
         else:
             known.append(row)
     return known, encoded, reason
+
+
+def _blame_blobs(rows: list[TransactionRow]) -> None:
+    """Raise Unprovable for a transaction that the root may hold with its blobs."""
+    for row in rows:
+        if row.type == BLOB:
+            raise Unprovable(
+                f"the root may hold transaction {row.transaction_index} with its blobs"
+            )
 
 
 def _says_something(row: TransactionRow) -> bool:

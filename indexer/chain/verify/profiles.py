@@ -33,7 +33,8 @@ class Profile(NamedTuple):
     no longer give; those below ``receipts_from`` a receipts root made in a way that
     is not known. With ``state_sync`` a block may end in a transaction that is in no
     root (Polygon). With ``storage_withdrawals`` the withdrawals root may be that of
-    a contract's storage (OP stack since Isthmus).
+    a contract's storage (OP stack since Isthmus). With ``blobs_in_root`` a root may
+    be over transactions with their blobs, which no block has (Foundry's anvil).
     """
 
     name: str
@@ -44,6 +45,7 @@ class Profile(NamedTuple):
     receipts_from: int = 0
     state_sync: bool = False
     storage_withdrawals: bool = False
+    blobs_in_root: bool = False
 
 
 def _with_types(
@@ -73,7 +75,7 @@ POLYGON: Final = Profile("polygon", state_sync=True)
 # What a chain that is not listed is compared with. Its encodings prove themselves:
 # none gives the right hash of a transaction that it does not fit.
 UNKNOWN: Final = _with_types(
-    Profile("unknown", storage_withdrawals=True),
+    Profile("unknown", storage_withdrawals=True, blobs_in_root=True),
     special.OP_STACK,
     special.ARBITRUM,
     special.CELO,

@@ -164,13 +164,15 @@ def _call(row: Whole) -> tuple[bytes, ...]:
     )
 
 
+BLOB: Final = 3
+
 # A transaction without a type is from before there were types.
 ETHEREUM: Final[Mapping[int | None, Encoder]] = {
     None: legacy,
     0: legacy,
     1: with_access_list,
     2: dynamic_fee,
-    3: blob,
+    BLOB: blob,
     4: set_code,
 }
 
