@@ -123,6 +123,16 @@ class Endpoints:
             if not left:
                 raise failure
 
+    async def ask(
+        self, endpoint: Endpoint, work: Callable[[Endpoint], Awaitable[T]]
+    ) -> T:
+        """Do ``work`` with this endpoint and no other.
+
+        Raises what it fails with, and WrongChain where it is of another chain.
+        """
+        await self._check(endpoint)
+        return await work(endpoint)
+
     async def check_chain(self, expected: ChainIdentity | None = None) -> ChainIdentity:
         """Compare chain id and genesis of every endpoint; return what they are.
 

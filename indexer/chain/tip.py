@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Sequence
+from typing import Final, NamedTuple
 
 from indexer.chain.decode import decode_header, decode_quantity
 from indexer.chain.endpoint import Endpoint
 from indexer.chain.endpoints import Endpoints
+from indexer.chain.envelope import Call
 from indexer.chain.rpc import SubscriptionUnsupported
-from indexer.errors import RpcError, RpcUnavailable
+from indexer.errors import NotYetAvailable, RpcError, RpcUnavailable
 
 _BLOCK: Final = "eth_getBlockByNumber"
 _HEAD: Final = "eth_blockNumber"
@@ -24,16 +25,65 @@ _POLLS_PER_BLOCK: Final = 10
 _BESIDE_HINTS: Final = 1.0
 
 
-async def head_number(endpoints: Endpoints) -> int:
-    """Return the height of the newest block an endpoint has.
+class Mark(NamedTuple):
+    """A height and the hash a node gives for it."""
+
+    number: int
+    hash: bytes
+
+
+async def head_of(endpoint: Endpoint) -> int:
+    """Return the height of the newest block this endpoint has.
 
     It may be lower than before: nodes lag, and load balancers alternate.
     """
+    return decode_quantity(await endpoint.call(_HEAD, []), method=_HEAD)
 
-    async def ask(endpoint: Endpoint) -> int:
-        return decode_quantity(await endpoint.call(_HEAD, []), method=_HEAD)
 
-    return await endpoints.run(ask)
+async def head_number(endpoints: Endpoints) -> int:
+    """Return the height of the newest block an endpoint has."""
+    return await endpoints.run(head_of)
+
+
+async def marks(endpoint: Endpoint, heights: Sequence[int]) -> list[Mark]:
+    """Return the hash that an endpoint gives for each height.
+
+    Raises NotYetAvailable for a height it has no block for.
+    """
+    calls = [Call(_BLOCK, (hex(height), False)) for height in heights]
+    found = []
+    for height, raw in zip(heights, await endpoint.batch(calls), strict=True):
+        header = decode_header(raw, number=height, method=_BLOCK)
+        if header is None:
+            raise NotYetAvailable(
+                f"{endpoint.name} has no block {height} (any more)", block_number=height
+            )
+        found.append(Mark(header.number, header.hash))
+    return found
+
+
+async def finalized_mark(endpoint: Endpoint, depth: int | None) -> Mark | None:
+    """Return the highest block that one endpoint calls final, with its hash.
+
+    As :func:`finalized_number` otherwise.
+    """
+    try:
+        raw = await endpoint.call(_BLOCK, ["finalized", False])
+    except (RpcError, RpcUnavailable) as error:
+        # Some nodes answer the tag as a block they cannot find.
+        if not isinstance(error, RpcError) and not isinstance(
+            error.__cause__, RpcError
+        ):
+            raise
+        header = None
+    else:
+        header = decode_header(raw, number=None, method=_BLOCK)
+    if header is not None:
+        return Mark(header.number, header.hash)
+    if depth is None:
+        return None
+    below = await head_of(endpoint) - depth
+    return (await marks(endpoint, [below]))[0] if below >= 0 else None
 
 
 async def finalized_number(endpoints: Endpoints, depth: int | None) -> int | None:
@@ -44,17 +94,8 @@ async def finalized_number(endpoints: Endpoints, depth: int | None) -> int | Non
     """
 
     async def ask(endpoint: Endpoint) -> int | None:
-        try:
-            raw = await endpoint.call(_BLOCK, ["finalized", False])
-        except RpcError:
-            return None
-        except RpcUnavailable as error:
-            # Some nodes answer the tag as a block they cannot find.
-            if isinstance(error.__cause__, RpcError):
-                return None
-            raise
-        header = decode_header(raw, number=None, method=_BLOCK)
-        return None if header is None else header.number
+        mark = await finalized_mark(endpoint, None)
+        return None if mark is None else mark.number
 
     finalized = await endpoints.run(ask)
     if finalized is not None or depth is None:
@@ -70,6 +111,7 @@ class HeadWatcher:
         self._endpoints = endpoints
         self._hints: AsyncIterator[None] | None = None
         self._head: int | None = None
+        self._asked_at = float("-inf")
         self._changed_at = 0.0
         self._block_seconds = 0.0
 
@@ -84,15 +126,18 @@ class HeadWatcher:
         if await self._subscribe():
             # What came before the subscription was not announced.
             return
-        # With a subscription the head is asked for only where no hint comes.
-        ask = self._hints is None
+        # With a subscription the head is asked for only where no hint comes; without
+        # one not sooner than it is due, though a load balancer's heads go to and fro.
+        pause = self._interval()
+        if self._hints is None:
+            pause = max(0.0, self._asked_at + pause - clock())
         while True:
-            if ask and await self._has_changed():
-                return
             left = until - clock()
-            if left <= 0 or await self._hinted(min(left, self._interval())):
+            if left <= 0 or await self._hinted(min(left, pause)):
                 return
-            ask = True
+            if await self._has_changed():
+                return
+            pause = self._interval()
 
     async def _subscribe(self) -> bool:
         """Subscribe where it is possible; return whether that was done just now."""
@@ -124,7 +169,7 @@ class HeadWatcher:
         return True
 
     async def _has_changed(self) -> bool:
-        now = asyncio.get_running_loop().time()
+        now = self._asked_at = asyncio.get_running_loop().time()
         head = await head_number(self._endpoints)
         if head == self._head:
             return False

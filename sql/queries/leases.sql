@@ -32,7 +32,7 @@ delete from {schema}.leases
 where name = %(name)s::text and token = %(token)s::uuid;
 
 -- name: role_holder
--- Who holds a role, and whether it lapsed.
-select holder, locked_until, locked_until < clock_timestamp()
+-- Who holds a role, and for how long it is still theirs; negative once it lapsed.
+select holder, locked_until - clock_timestamp() as left_over
 from {schema}.leases
 where name = %(name)s::text;

@@ -85,20 +85,22 @@ def test_a_block_and_its_job_are_seen_together_or_not_at_all(
     )
 
 
-def test_a_parent_that_does_not_fit_stops_it_with_a_clear_error(
+def test_a_contradiction_below_the_finalized_height_stops_it_with_a_clear_error(
     node: Devnode, database_url: str
 ) -> None:
     where = ["--database-url", database_url, "--rpc-url", node.url]
-    first = run("follow", "--from", "190", "--until", "200", *where)
+    first = run("follow", "--from", "180", "--until", "200", *where)
     assert first.returncode == 0, first.stderr
     with watching(database_url) as conn:
-        conn.execute("update indexer.blocks set hash = sha256('x') where number = 200")
+        conn.execute("update indexer.blocks set hash = sha256('x') where number >= 185")
     node.mine(3)
     second = run("follow", *where)
     assert second.returncode == 1
-    assert "block 201 names 0x" in second.stderr
+    assert "block 193 is stored with hash 0x" in second.stderr
+    assert "`indexer verify --from 193 --to 194 --repair`" in second.stderr
     assert "Traceback" not in second.stderr
     assert value(database_url, "select max(number) from indexer.blocks") == 200
+    assert value(database_url, "select count(*) from indexer.blocks") == 21
 
 
 def test_what_lies_below_the_tip_is_planned_once_something_was_planned(
