@@ -1,18 +1,21 @@
-"""Serve /metrics, /health and /ready, and feed the metrics from the worker."""
+"""Feed the metrics from whoever works, and serve /metrics, /health and /ready."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from indexer.chain.endpoints import Endpoint, Endpoints
+from indexer.db.connection import Database
 from indexer.errors import ConfigError
 from indexer.jobs.job import Job
 from indexer.jobs.observer import Ending
 from indexer.jobs.reaper import Reaped
-from indexer.metrics import Metrics
+from indexer.jobs.worker import Worker
+from indexer.metrics import CONTENT_TYPE, Metrics
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +41,10 @@ class WorkerMetrics:
         if ending in (Ending.RETRIED, Ending.FAILED, Ending.SNOOZED):
             self._metrics.job_retries.labels(job.kind, reason).inc()
 
+    def committed(self, *, seconds: float) -> None:
+        """Count a chunk's transaction."""
+        self._metrics.chunk_seconds.observe(seconds)
+
     def reaped(self, jobs: list[Reaped]) -> None:
         """Count leases that were taken back."""
         self._metrics.leases_expired.inc(len(jobs))
@@ -45,6 +52,53 @@ class WorkerMetrics:
     def heartbeat_failed(self) -> None:
         """Count a heartbeat without an answer."""
         self._metrics.heartbeats_failed.inc()
+
+
+class RpcMetrics:
+    """The endpoints' observer, counting into the metrics."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def asked(
+        self,
+        endpoint: str,
+        method: str,
+        outcome: str,
+        *,
+        requests: int,
+        received: int,
+        seconds: float,
+    ) -> None:
+        """Count a batch of requests."""
+        self._metrics.rpc_requests.labels(endpoint, method, outcome).inc(requests)
+        self._metrics.rpc_seconds.labels(endpoint).observe(seconds)
+        self._metrics.rpc_batch.labels(endpoint).observe(requests)
+        self._metrics.rpc_bytes.labels(endpoint).inc(received)
+
+
+def watch(metrics: Metrics, *, database: Database, endpoints: Endpoints) -> None:
+    """Count what is written to the database and asked of the nodes."""
+
+    def copied(table: str, rows: int, sent: int) -> None:
+        metrics.rows_written.labels(table).inc(rows)
+        metrics.bytes_written.labels(table).inc(sent)
+
+    database.on_copied = copied
+    for endpoint in endpoints.all:
+        endpoint.observer = RpcMetrics(metrics)
+        metrics.breaker_open.labels(endpoint.name).set_function(_is_open(endpoint))
+
+
+def _is_open(endpoint: Endpoint) -> Callable[[], float]:
+    return lambda: float(endpoint.breaker.wait_seconds() > 0)
+
+
+def watch_worker(metrics: Metrics, worker: Worker) -> None:
+    """Show what the worker is at when the metrics are read."""
+    metrics.heartbeat_age.set_function(lambda: worker.heartbeat_age_seconds)
+    metrics.listener_up.set_function(lambda: float(worker.is_listening))
+    metrics.jobs_running.set_function(lambda: worker.jobs_running)
 
 
 @asynccontextmanager
@@ -59,10 +113,27 @@ async def serve_metrics(
     if port is None:
         yield None
         return
-    app = web.Application()
 
-    async def exposition(_request: web.Request) -> web.Response:
-        return web.Response(body=metrics.exposition(), content_type="text/plain")
+    async def exposition() -> bytes:
+        return metrics.exposition()
+
+    async with serve(
+        probes(exposition, complaint), port=port, flag="--metrics-port"
+    ) as bound:
+        log.info("metrics on port %d", bound)
+        yield bound
+
+
+def probes(
+    exposition: Callable[[], Awaitable[bytes]], complaint: Complaint
+) -> web.Application:
+    """Return an application with /metrics, /health and /ready."""
+
+    async def metrics(_request: web.Request) -> web.Response:
+        # web.Response's content_type argument takes no parameters, the header does.
+        return web.Response(
+            body=await exposition(), headers={"Content-Type": CONTENT_TYPE}
+        )
 
     async def health(_request: web.Request) -> web.Response:
         return web.Response(text="alive\n")
@@ -73,21 +144,30 @@ async def serve_metrics(
             return web.Response(text="ready\n")
         return web.Response(text=f"{reason}\n", status=503)
 
-    app.router.add_get("/metrics", exposition)
+    app = web.Application()
+    app.router.add_get("/metrics", metrics)
     app.router.add_get("/health", health)
     app.router.add_get("/ready", ready)
+    return app
+
+
+@asynccontextmanager
+async def serve(
+    app: web.Application, *, port: int, flag: str, host: str | None = None
+) -> AsyncIterator[int]:
+    """Serve an application while the body runs; give the port it has.
+
+    Raises ConfigError, naming ``flag``, where the port cannot be had.
+    """
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, port=port)
         try:
-            await site.start()
+            await web.TCPSite(runner, host=host, port=port).start()
         except OSError as error:
             raise ConfigError(
-                f"--metrics-port {port} cannot be used: {error.strerror}"
+                f"{flag} {port} cannot be used: {error.strerror}"
             ) from None
-        bound = int(runner.addresses[0][1])
-        log.info("metrics on port %d", bound)
-        yield bound
+        yield int(runner.addresses[0][1])
     finally:
         await runner.cleanup()
