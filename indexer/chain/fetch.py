@@ -15,7 +15,7 @@ from indexer.chain.checks import (
     check_links,
     may_have_logs,
 )
-from indexer.chain.decode import decode_block
+from indexer.chain.decode import decode_blocks
 from indexer.chain.endpoint import Endpoint
 from indexer.chain.envelope import Call
 from indexer.chain.receipts import fetch_receipts
@@ -35,8 +35,8 @@ async def fetch_blocks(endpoint: Endpoint, heights: Sequence[int]) -> list[Block
     calls = [Call(_BLOCK, (hex(height), True)) for height in heights]
     raws = await endpoint.batch(calls)
     blocks: list[BlockData] = []
-    for height, raw in zip(heights, raws, strict=True):
-        data = decode_block(raw, number=height, method=_BLOCK)
+    found = decode_blocks(raws, numbers=heights, method=_BLOCK)
+    for height, data in zip(heights, found, strict=True):
         if data is None:
             raise NotYetAvailable(
                 f"{endpoint.name} has no block {height} (yet)", block_number=height

@@ -9,7 +9,11 @@ import msgspec
 from msgspec import Raw
 
 from indexer.chain.checks import missing_receipts
-from indexer.chain.decode import decode_block_receipts, is_null
+from indexer.chain.decode import (
+    decode_block_receipts,
+    decode_many_receipts,
+    is_null,
+)
 from indexer.chain.endpoint import Endpoint, ReceiptsWay
 from indexer.chain.envelope import Call
 from indexer.chain.errors_table import Action, classify
@@ -32,10 +36,22 @@ async def fetch_receipts(
     asked for by itself; what the node then answers null for stays out. Raises
     NotYetAvailable for a block the node does not know.
     """
+    lists = await _lists(endpoint, refs)
     return [
-        await _complete(endpoint, ref, listed)
-        for ref, listed in zip(refs, await _lists(endpoint, refs), strict=True)
+        await _complete(endpoint, ref, listed, found)
+        for ref, listed, found in zip(refs, lists, _decoded(refs, lists), strict=True)
     ]
+
+
+def _decoded(
+    refs: Sequence[BlockRef], lists: Sequence[Raw | None]
+) -> list[BlockEvents | None]:
+    listed = [(raw, ref) for raw, ref in zip(lists, refs, strict=True) if raw]
+    events = decode_many_receipts(
+        [raw for raw, _ in listed], refs=[ref for _, ref in listed], method=_OF_BLOCK
+    )
+    known = {ref.number: each for (_, ref), each in zip(listed, events, strict=True)}
+    return [known.get(ref.number) for ref in refs]
 
 
 async def _lists(endpoint: Endpoint, refs: Sequence[BlockRef]) -> list[Raw | None]:
@@ -60,14 +76,13 @@ async def _lists(endpoint: Endpoint, refs: Sequence[BlockRef]) -> list[Raw | Non
 
 
 async def _complete(
-    endpoint: Endpoint, ref: BlockRef, listed: Raw | None
+    endpoint: Endpoint, ref: BlockRef, listed: Raw | None, found: BlockEvents | None
 ) -> BlockEvents:
     if listed is None:
         listed = Raw(b"[]")
         missing = list(range(len(ref.transaction_hashes)))
         events = BlockEvents(ref.number, ref.hash, [], [], 0)
     else:
-        found = decode_block_receipts(listed, ref=ref, method=_OF_BLOCK)
         if found is None:
             raise NotYetAvailable(
                 f"{endpoint.name} does not know block {ref.number} with hash "

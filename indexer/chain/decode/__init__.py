@@ -6,6 +6,7 @@
 - ``objects``: the fields of blocks, transactions, withdrawals, receipts, logs
 - ``repeats``: fields that only repeat another object's, verified
 - ``blocks``, ``receipts``: the functions that make rows
+- ``together``: the same for many blocks at once
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from indexer.chain.decode.blocks import (
     is_null,
 )
 from indexer.chain.decode.receipts import decode_block_receipts
+from indexer.chain.decode.together import decode_blocks, decode_many_receipts
 
 __all__ = [
     "decode_block",
     "decode_block_receipts",
+    "decode_blocks",
     "decode_header",
+    "decode_many_receipts",
     "decode_quantity",
     "is_null",
 ]

@@ -37,7 +37,7 @@ class _BlockReply(Protocol):
 
 
 # 9999-12-31T23:59:59Z, the last second both datetime and any reader can show.
-_LAST_SECOND: Final = 253_402_300_799
+LAST_SECOND: Final = 253_402_300_799
 
 _BLOCKS: Final[Reply[_BlockReply]] = Reply(BLOCK, many=False)
 _HEADERS: Final[Reply[_BlockReply]] = Reply(HEADER, many=False)
@@ -53,6 +53,11 @@ def rows_of(row: type[R], columns: Iterable[Iterable[Any]]) -> list[R]:
     """Turn columns in the row's field order into rows."""
     # _make is a Python function; tuple.__new__ costs half of it per row.
     return list(map(partial(tuple.__new__, row), zip(*columns, strict=False)))
+
+
+def decode_blocks_reply(raw: bytes | Raw) -> Any:  # noqa: ANN401 - a struct made at run time
+    """Return the struct of one block; raises what is in NOT_DECODABLE."""
+    return _BLOCKS.decode(raw)
 
 
 def decode_quantity(raw: bytes | Raw, *, method: str) -> int:
@@ -112,7 +117,7 @@ def _block_row(
     seconds = columns[3][0]
     time: datetime | None = None
     if seconds is not None:
-        if seconds <= _LAST_SECOND:
+        if seconds <= LAST_SECOND:
             time = datetime.fromtimestamp(seconds, UTC)
         else:
             extras.keep(0, "timestamp", f'"{hex(seconds)}"'.encode())

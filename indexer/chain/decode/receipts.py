@@ -38,6 +38,11 @@ class _ReceiptReply(Protocol):
 _RECEIPTS: Final[Reply[list[_ReceiptReply]]] = Reply(RECEIPT, many=True)
 
 
+def decode_receipts_reply(raw: bytes | Raw) -> list[Any]:
+    """Return the structs of a block's receipts; raises what is in NOT_DECODABLE."""
+    return _RECEIPTS.decode(raw)
+
+
 def decode_block_receipts(
     raw: bytes | Raw, *, ref: BlockRef, method: str
 ) -> BlockEvents | None:
@@ -83,7 +88,7 @@ def _logs(
     counts = [len(reply.logs) for reply in replies]
     try:
         parsed = LOG.parse(list(chain.from_iterable(r.logs for r in replies)))
-        topics = _topics(parsed.others["topics"])
+        topics = topic_columns(parsed.others["topics"])
     except BadField as error:
         place = _log_path(counts, error.row)
         raise bad_field(error, place, method, ref.number) from None
@@ -115,7 +120,7 @@ def _log_path(counts: Sequence[int], row: int) -> str:
     return f"[{receipt}].logs[{row}]"
 
 
-def _topics(lists: Sequence[Sequence[str]]) -> list[Sequence[bytes | None]]:
+def topic_columns(lists: Sequence[Sequence[str]]) -> list[Sequence[bytes | None]]:
     """Return the four topic columns."""
     columns: list[Sequence[bytes | None]] = []
     for position, texts in enumerate(zip_longest(*lists)):
