@@ -16,7 +16,7 @@ from indexer.log import redact
 # Where each command is. They are imported when they are run: web3 alone takes a
 # second, and `indexer status` does without it.
 _COMMANDS = {
-    "migrate": "indexer.cli.plan",
+    "migrate": "indexer.cli.migrate",
     "plan": "indexer.cli.plan",
     "work": "indexer.cli.run",
     "follow": "indexer.cli.run",

@@ -1,4 +1,4 @@
-"""``indexer migrate`` and ``indexer plan``."""
+"""``indexer plan``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from indexer.cli.options import (
 )
 from indexer.cli.runtime import database_url, open_database, settings
 from indexer.config import Config
-from indexer.db.migrate import migrate as apply_migrations
 from indexer.errors import ConfigError
 from indexer.ranges import BlockRange
 from indexer.services.finality import clamp_to_final
@@ -27,23 +26,6 @@ from indexer.services.plan import plan as make_plan
 
 # Payloads and tables hold heights as bigint.
 _HIGHEST = 2**62
-
-
-@click.command()
-@database_options
-@log_options
-@json_option
-def migrate(as_json: bool, **given: object) -> None:
-    """Bring the schema up to date; safe from many hosts at once."""
-    config = settings(**given)
-    with database_url(config) as url:
-        applied = asyncio.run(apply_migrations(url, schema=config.db_schema))
-    if as_json:
-        click.echo(json.dumps({"schema": config.db_schema, "applied": applied}))
-    elif applied:
-        click.echo(f"schema {config.db_schema}: applied {', '.join(applied)}")
-    else:
-        click.echo(f"schema {config.db_schema} is up to date")
 
 
 def _height(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
@@ -191,9 +173,10 @@ def _print_plan(
     )
     if made.block_jobs or made.event_jobs:
         click.echo(
-            f"it takes about {_requests(made)} requests to the node at most (blocks "
-            f"without transactions need one, others two) and {_disk(disk)} of disk"
+            f"requests to the node: {_requests(made):,} at most (a block without "
+            "transactions needs one, others two), many in a batch"
         )
+        click.echo(f"disk: {_disk(disk)}")
     for note in notes:
         click.echo(note)
     for each in made.failed:
@@ -211,7 +194,7 @@ def _requests(made: Plan) -> int:
 def _disk(size: int | None) -> str:
     if size is None:
         return (
-            "an amount that is known once a thousand blocks are stored (about 1.5 KB "
-            "for an empty block, some 0.4 MB for a full one of mainnet)"
+            "known once a thousand blocks are stored (about 1.5 KB for an empty block, "
+            "some 0.4 MB for a full one of mainnet)"
         )
     return f"{size / 1e9:.1f} GB, going by what is stored"
