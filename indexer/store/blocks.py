@@ -10,10 +10,15 @@ from indexer.db.connection import Connection
 from indexer.db.queries import load
 from indexer.errors import InconsistentResponse, ReorgDetected, StoredBlockConflict
 from indexer.ranges import BlockRange
-from indexer.rows import BlockData, BlockEvents, BlockRef
+from indexer.rows import BlockData, BlockEvents, BlockRef, BlockRow
 from indexer.store import coverage
 from indexer.store.copy import copy_rows
-from indexer.store.tables import BLOCKS, LOGS, RECEIPTS, TRANSACTIONS, WITHDRAWALS
+from indexer.store.encoded import (
+    EncodedBlocks,
+    EncodedEvents,
+    encode_blocks,
+    encode_events,
+)
 
 # keccak(rlp("")): the root of a trie without entries.
 EMPTY_ROOT = bytes.fromhex(
@@ -56,7 +61,7 @@ async def events_are_empty(conn: Connection, blocks: BlockRange) -> bool:
 
 
 async def write_blocks(
-    conn: Connection, *, data: Sequence[BlockData], fresh: bool
+    conn: Connection, *, data: Sequence[BlockData] | EncodedBlocks, fresh: bool
 ) -> int:
     """Store consecutive blocks with their transactions and withdrawals.
 
@@ -66,36 +71,25 @@ async def write_blocks(
     ReorgDetected where the block below is not the parent, RangeNotFresh where
     ``fresh`` was wrong (the transaction is then lost).
     """
-    blocks = BlockRange(data[0].block.number, data[-1].block.number)
+    chunk = data if isinstance(data, EncodedBlocks) else await encode_blocks(data)
+    blocks = chunk.range
     if not fresh:
-        await _check_stored_hashes(conn, data)
+        await _check_stored_hashes(conn, chunk.headers)
         await _DELETE_ORPHANS.run(conn, first=blocks.first, last=blocks.last)
-    await _check_neighbours(conn, data)
-    written = await copy_rows(
-        conn, table=BLOCKS, rows=[each.block for each in data], fresh=fresh
-    )
-    await copy_rows(
-        conn,
-        table=TRANSACTIONS,
-        rows=[row for each in data for row in each.transactions],
-        fresh=fresh,
-    )
-    await copy_rows(
-        conn,
-        table=WITHDRAWALS,
-        rows=[row for each in data for row in each.withdrawals],
-        fresh=fresh,
-    )
+    await _check_neighbours(conn, chunk.headers)
+    written = await copy_rows(conn, chunk.blocks, fresh=fresh)
+    await copy_rows(conn, chunk.transactions, fresh=fresh)
+    await copy_rows(conn, chunk.withdrawals, fresh=fresh)
     if not fresh:
         # Somebody else may have stored a height between the first look and the
         # insert, which then did nothing for it.
-        await _check_stored_hashes(conn, data)
+        await _check_stored_hashes(conn, chunk.headers)
     await coverage.extend(conn, dataset="blocks", blocks=blocks)
     return written
 
 
-async def _check_neighbours(conn: Connection, data: Sequence[BlockData]) -> None:
-    first, last = data[0].block, data[-1].block
+async def _check_neighbours(conn: Connection, headers: Sequence[BlockRow]) -> None:
+    first, last = headers[0], headers[-1]
     rows = await _NEIGHBOURS.rows(conn, below=first.number - 1, above=last.number + 1)
     for number, stored_hash, parent_hash in rows:
         if number < first.number and stored_hash != first.parent_hash:
@@ -110,8 +104,8 @@ async def _check_neighbours(conn: Connection, data: Sequence[BlockData]) -> None
             )
 
 
-async def _check_stored_hashes(conn: Connection, data: Sequence[BlockData]) -> None:
-    offered = {each.block.number: each.block.hash for each in data}
+async def _check_stored_hashes(conn: Connection, headers: Sequence[BlockRow]) -> None:
+    offered = {each.number: each.hash for each in headers}
     rows = await _HASHES.rows(conn, first=min(offered), last=max(offered))
     for number, stored in rows:
         if number in offered and stored != offered[number]:
@@ -121,7 +115,7 @@ async def _check_stored_hashes(conn: Connection, data: Sequence[BlockData]) -> N
 async def write_events(
     conn: Connection,
     *,
-    data: Sequence[BlockEvents],
+    data: Sequence[BlockEvents] | EncodedEvents,
     fresh: bool,
     final: bool,
 ) -> int:
@@ -135,28 +129,23 @@ async def write_events(
     Raises InconsistentResponse where a block is gone or another, or where other
     receipts or logs are stored for it already; RangeNotFresh.
     """
-    first, last = data[0].number, data[-1].number
+    chunk = data if isinstance(data, EncodedEvents) else await encode_events(data)
+    blocks = chunk.range
     query = _HASHES if final else _LOCK_HASHES
-    stored: dict[int, bytes] = dict(await query.rows(conn, first=first, last=last))
-    for each in data:
-        if stored.get(each.number) != each.hash:
+    rows = await query.rows(conn, first=blocks.first, last=blocks.last)
+    stored: dict[int, bytes] = dict(rows)
+    for number, named in chunk.hashes.items():
+        if stored.get(number) != named:
             raise InconsistentResponse(
-                f"the receipts of block {each.number} belong to 0x{each.hash.hex()}, "
+                f"the receipts of block {number} belong to 0x{named.hex()}, "
                 "which is not the block stored at that height (any more)",
-                block_number=each.number,
+                block_number=number,
             )
-    await copy_rows(
-        conn,
-        table=RECEIPTS,
-        rows=[row for each in data for row in each.receipts],
-        fresh=fresh,
-    )
-    written = await copy_rows(
-        conn, table=LOGS, rows=[row for each in data for row in each.logs], fresh=fresh
-    )
+    await copy_rows(conn, chunk.receipts, fresh=fresh)
+    written = await copy_rows(conn, chunk.logs, fresh=fresh)
     if not fresh:
-        await _check_stored_events(conn, BlockRange(first, last))
-    await coverage.extend(conn, dataset="events", blocks=BlockRange(first, last))
+        await _check_stored_events(conn, blocks)
+    await coverage.extend(conn, dataset="events", blocks=blocks)
     return written
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from psycopg import errors as pg
 from psycopg import sql
@@ -12,19 +14,42 @@ from indexer.errors import IndexerError
 from indexer.store.encode import SIGNATURE, TRAILER, encode_rows
 from indexer.store.tables import Table
 
-# Keeps what is encoded but not yet sent to some hundred kilobytes, and lets other
-# tasks (the heartbeat's replies) run in between.
-_ROWS_A_WRITE = 500
+# Keeps a piece to some hundred kilobytes, and the event loop from standing still.
+_ROWS_A_PIECE = 1000
 
 
 class RangeNotFresh(IndexerError):
     """Rows were there already: the same chunk goes through the staging table."""
 
 
-async def copy_rows(
-    conn: Connection, *, table: Table, rows: Sequence[tuple[object, ...]], fresh: bool
-) -> int:
-    """Write rows into a chain table; return how many were not there before.
+@dataclass(frozen=True, slots=True)
+class EncodedRows:
+    """Rows of a table as COPY data, in pieces."""
+
+    table: Table
+    count: int
+    pieces: list[bytes]
+
+    @property
+    def size(self) -> int:
+        """How many bytes of COPY data there are."""
+        return sum(map(len, self.pieces))
+
+
+async def encode(table: Table, rows: Sequence[tuple[object, ...]]) -> EncodedRows:
+    """Encode rows, letting others run now and then.
+
+    Outside of the transaction that writes them, which then waits for PostgreSQL only.
+    """
+    pieces = []
+    for at in range(0, len(rows), _ROWS_A_PIECE):
+        pieces.append(encode_rows(table.types, rows[at : at + _ROWS_A_PIECE]))
+        await asyncio.sleep(0)
+    return EncodedRows(table, len(rows), pieces)
+
+
+async def copy_rows(conn: Connection, rows: EncodedRows, *, fresh: bool) -> int:
+    """Write rows into their table; return how many were not there before.
 
     Fresh rows are copied straight in. Otherwise they go through a temporary table
     and ``INSERT … ON CONFLICT DO NOTHING``, in key order so that two writers of the
@@ -33,16 +58,18 @@ async def copy_rows(
 
     Raises RangeNotFresh (the transaction is then lost) where ``fresh`` was wrong.
     """
-    if fresh and not rows:
+    if fresh and not rows.count:
         return 0
-    target = sql.Identifier(conn.schema, table.name)
+    target = sql.Identifier(conn.schema, rows.table.name)
     if fresh:
         try:
-            await _copy(conn, target, table, rows)
+            await _copy(conn, target, rows)
         except pg.UniqueViolation:
-            raise RangeNotFresh(f"some rows of {table.name} exist already") from None
-        return len(rows)
-    return await _merge(conn, target, table, rows)
+            raise RangeNotFresh(
+                f"some rows of {rows.table.name} exist already"
+            ) from None
+        return rows.count
+    return await _merge(conn, target, rows)
 
 
 def copy_statement(target: sql.Identifier, table: Table) -> sql.Composed:
@@ -51,21 +78,17 @@ def copy_statement(target: sql.Identifier, table: Table) -> sql.Composed:
     return sql.SQL("copy {} ({}) from stdin (format binary)").format(target, columns)
 
 
-async def _merge(
-    conn: Connection,
-    target: sql.Identifier,
-    table: Table,
-    rows: Sequence[tuple[object, ...]],
-) -> int:
+async def _merge(conn: Connection, target: sql.Identifier, rows: EncodedRows) -> int:
     # pg_temp is the session's own schema, and ON COMMIT DROP keeps it from outliving
     # the transaction on a pooled connection.
+    table = rows.table
     stage = sql.Identifier("pg_temp", f"stage_{table.name}")
     await conn.execute(
         sql.SQL("create temporary table {} (like {}) on commit drop").format(
             sql.Identifier(f"stage_{table.name}"), target
         )
     )
-    await _copy(conn, stage, table, rows)
+    await _copy(conn, stage, rows)
     columns = sql.SQL(", ").join(map(sql.Identifier, table.columns))
     key = sql.SQL(", ").join(map(sql.Identifier, table.columns[:2]))
     cursor = await conn.execute(
@@ -77,20 +100,12 @@ async def _merge(
     return cursor.rowcount
 
 
-async def _copy(
-    conn: Connection,
-    target: sql.Identifier,
-    table: Table,
-    rows: Sequence[tuple[object, ...]],
-) -> None:
-    statement = copy_statement(target, table)
-    sent = 0
+async def _copy(conn: Connection, target: sql.Identifier, rows: EncodedRows) -> None:
+    statement = copy_statement(target, rows.table)
     async with conn.cursor() as cursor, cursor.copy(statement) as copy:
         await copy.write(SIGNATURE)
-        for at in range(0, len(rows), _ROWS_A_WRITE):
-            part = encode_rows(table.types, rows[at : at + _ROWS_A_WRITE])
-            await copy.write(part)
-            sent += len(part)
+        for piece in rows.pieces:
+            await copy.write(piece)
         await copy.write(TRAILER)
     if conn.on_copied is not None:
-        conn.on_copied(table.name, len(rows), sent)
+        conn.on_copied(rows.table.name, rows.count, rows.size)
