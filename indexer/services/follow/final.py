@@ -37,16 +37,17 @@ class Finality:
         self._role = role
         self._depth = depth
         self._risen = asyncio.Event()
+        self._noted = -1
         self.height: int | None = None
 
     async def recall(self) -> None:
         """Read what was noted; where nothing was, what the node says now."""
         async with self._database.connection() as conn:
-            noted = await reorg.final_number(conn)
-        if noted is None:
-            mark = await self._ask()
-            noted = None if mark is None else mark.number
-        self.height = noted
+            self.height = await reorg.final_number(conn)
+        if self.height is not None:
+            self._noted = self.height
+        elif mark := await self._ask():
+            self.height = mark.number
 
     def tip_rose(self) -> None:
         """Have the node asked again, soon."""
@@ -78,7 +79,7 @@ class Finality:
 
     async def _refresh(self) -> None:
         mark = await self._ask()
-        if mark is None or mark.number <= (self.height or -1):
+        if mark is None or mark.number <= self._noted:
             return
         async with self._database.transaction() as conn:
             await self._role.fence(conn)
@@ -87,4 +88,4 @@ class Finality:
                 # Found out by the follower itself, which decides by more than this.
                 return
             await reorg.note_final(conn, number=mark.number)
-        self.height = mark.number
+        self.height = self._noted = mark.number

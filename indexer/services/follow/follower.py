@@ -204,6 +204,7 @@ class Follower:
             )
         await self._walk.begin(height)
         self._has_begun = True
+        self._walk.finality.tip_rose()
         log.info("following from block %d", self.next_height)
         await cursor.plan_hole(self._database, start=self.next_height)
 
