@@ -10,10 +10,12 @@ from __future__ import annotations
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
-from indexer.db.connection import Connection
+from indexer.db.connection import Connection, SyncConnection
 from indexer.db.queries import Query
 
 _READ_COMMITTED = "read committed"
+_ISOLATION = b"select pg_catalog.current_setting('default_transaction_isolation')"
+_BEGIN = b"begin isolation level read committed"
 
 
 async def rows_committed(
@@ -31,7 +33,7 @@ async def rows_committed(
         return await query.rows(conn, **parameters)
     try:
         async with conn.pipeline():
-            await conn.execute(b"begin isolation level read committed")
+            await conn.execute(_BEGIN)
             cursor = await conn.execute(query.on(conn.schema), parameters or None)
             await conn.execute(b"commit")
         return await cursor.fetchall()
@@ -40,11 +42,35 @@ async def rows_committed(
         raise
 
 
+def rows_committed_sync(
+    conn: SyncConnection, query: Query, **parameters: object
+) -> list[TupleRow]:
+    """Do the same for a thread.
+
+    No round trip of ours stands between the statement and its COMMIT: a process that
+    is stopped there would hold its locks for as long as it is stopped.
+    """
+    if conn.default_isolation is None:
+        found = conn.execute(_ISOLATION).fetchone()
+        conn.default_isolation = str(found[0]) if found is not None else ""
+    statement = query.on(conn.schema)
+    if conn.default_isolation == _READ_COMMITTED:
+        cursor = conn.execute(statement, parameters or None)
+        return cursor.fetchall() if cursor.description else []
+    try:
+        with conn.pipeline():
+            conn.execute(_BEGIN)
+            cursor = conn.execute(statement, parameters or None)
+            conn.execute(b"commit")
+        return cursor.fetchall() if cursor.description else []
+    except BaseException:
+        conn.rollback()
+        raise
+
+
 async def _default_isolation(conn: Connection) -> str:
     if conn.default_isolation is None:
-        cursor = await conn.execute(
-            b"select pg_catalog.current_setting('default_transaction_isolation')"
-        )
+        cursor = await conn.execute(_ISOLATION)
         row = await cursor.fetchone()
         conn.default_isolation = str(row[0]) if row is not None else ""
     return conn.default_isolation

@@ -1,161 +1,75 @@
-"""Connections to PostgreSQL that know their chain's schema.
+"""The pool of connections to PostgreSQL that know their chain's schema.
 
-Connections are in autocommit: a statement of its own is committed at once, and a
-transaction is opened on purpose by :meth:`Database.transaction`. Nothing here leaves
-session state behind, so a transaction-mode pooler may stand in between.
+A transaction is opened on purpose by :meth:`Database.transaction`; everything else is
+a statement committed at once. Nothing here leaves session state behind, so a
+transaction-mode pooler may stand in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import psycopg
-from psycopg.abc import RV, PQGen
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.rows import TupleRow
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
-from indexer.db.failures import translated
-from indexer.errors import ConfigError, DatabaseUnavailable
+from indexer.db.failures import is_read_only, is_severed, translated
+from indexer.db.session import (
+    Connection,
+    Copied,
+    SyncConnection,
+    behind_pooler,
+    configure,
+    connect,
+    connect_sync,
+    conninfo,
+)
+from indexer.errors import DatabaseUnavailable
 from indexer.log import redact_url
 
-# A half-open connection is noticed within about half a minute rather than after the
-# kernel's two hours; what the user's own URL says wins.
-_NETWORK: dict[str, str] = {
-    "connect_timeout": "10",
-    "keepalives": "1",
-    "keepalives_idle": "15",
-    "keepalives_interval": "5",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "30000",
-    "target_session_attrs": "read-write",
-}
+__all__ = [
+    "IDLE_TIMEOUT",
+    "Connection",
+    "Database",
+    "SyncConnection",
+    "behind_pooler",
+    "connect",
+    "connect_sync",
+    "set_local_timeouts",
+]
 
 # A connection that answered this recently is lent without asking it again, which
 # would cost every job of a busy worker one more round trip.
 _PROVEN_SECONDS = 1.0
+# Asking takes a round trip; the server does nothing for it.
+_CHECK_SECONDS = 5.0
 
 STATEMENT_TIMEOUT = timedelta(seconds=60)
 IDLE_TIMEOUT = timedelta(seconds=30)
 LOCK_TIMEOUT = timedelta(seconds=10)
-
-
-# Told of each COPY: the table, how many rows, how many bytes were sent.
-Copied = Callable[[str, int, int], None]
-
-
-class Connection(psycopg.AsyncConnection[TupleRow]):
-    """An autocommit connection; ``schema`` is the chain's schema."""
-
-    schema: str = "indexer"
-    default_isolation: str | None = None
-    proven_at: float = 0.0
-    on_copied: Copied | None = None
-
-
-class SyncConnection(psycopg.Connection[TupleRow]):
-    """The same for a thread (the heartbeat's).
-
-    ``reply_timeout`` in seconds bounds how long an answer is waited for: behind a
-    proxy that acknowledges and forgets, neither keepalives nor the server's own
-    timeouts end a wait. The connection must be closed after it struck.
-    """
-
-    schema: str = "indexer"
-    reply_timeout: float | None = None
-
-    def wait(
-        self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None
-    ) -> RV:
-        """Wait for an answer; raise OperationalError when it takes too long."""
-        limit = self.reply_timeout if timeout is None else timeout
-        if limit is not None:
-            gen = _bounded(gen, limit)
-        return super().wait(gen, interval)
-
-
-def _bounded(gen: PQGen[RV], seconds: float) -> PQGen[RV]:
-    end = monotonic() + seconds
-    try:
-        wanted = next(gen)
-        while True:
-            # psycopg resumes it at every interval, with data or without.
-            wanted = gen.send((yield wanted))
-            if monotonic() > end:
-                raise psycopg.OperationalError(f"no answer within {seconds:g} s")
-    except StopIteration as stop:
-        result: RV = stop.value
-        return result
-
-
-def conninfo(url: str, *, application: str) -> str:
-    """Return a connection string: our parameters, overridden by what the URL says.
-
-    Raises ConfigError where the URL is none.
-    """
-    try:
-        given = conninfo_to_dict(url)
-    except psycopg.ProgrammingError:
-        # What cannot be read cannot be cleaned of its password either.
-        raise ConfigError(
-            "--database-url (or --listen-url) is not one PostgreSQL understands; it "
-            "looks like postgresql://host:5432/database?user=name"
-        ) from None
-    ours = {**_NETWORK, "application_name": application}
-    return make_conninfo("", **{**ours, **given})
-
-
-async def connect(
-    url: str, *, schema: str, application: str = "indexer", prepared: bool = True
-) -> Connection:
-    """Open one connection of its own.
-
-    Raises ConfigError for an unusable URL, DatabaseUnavailable where nobody answers.
-    """
-    info = conninfo(url, application=application)
-    with translated(f"connecting to {redact_url(url)}"):
-        conn = await Connection.connect(
-            info, autocommit=True, prepare_threshold=5 if prepared else None
-        )
-    await _configure(conn, schema=schema)
-    return conn
-
-
-def connect_sync(
-    url: str, *, schema: str, application: str = "indexer", prepared: bool = True
-) -> SyncConnection:
-    """Open one blocking connection, for a thread of its own."""
-    info = conninfo(url, application=application)
-    with translated(f"connecting to {redact_url(url)}"):
-        conn = SyncConnection.connect(
-            info, autocommit=True, prepare_threshold=5 if prepared else None
-        )
-    conn.schema = schema
-    return conn
-
-
-async def behind_pooler(conn: Connection) -> bool:
-    """Tell whether a pooler stands between: it hands out a process id of its own."""
-    cursor = await conn.execute(b"select pg_catalog.pg_backend_pid()")
-    row = await cursor.fetchone()
-    return row is not None and row[0] != conn.info.backend_pid
-
-
-async def _configure(conn: Connection, *, schema: str) -> None:
-    conn.schema = schema
-    # Only changes what BEGIN says; nothing is sent and nothing stays in the session.
-    await conn.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+# How long a plain statement's answer is waited for on a silent connection. In a
+# transaction the server's own timeout comes first, and this much later is ours.
+REPLY_TIMEOUT = timedelta(seconds=30)
+_LATER = timedelta(seconds=5)
 
 
 async def _check(conn: Connection) -> None:
     if monotonic() - conn.proven_at > _PROVEN_SECONDS:
+        conn.reply_timeout = _CHECK_SECONDS
         await AsyncConnectionPool.check_connection(conn)
         conn.proven_at = monotonic()
+
+
+async def _ask_again(pool: AsyncConnectionPool[Any]) -> None:
+    # A pool that could not connect for a while stops trying, though clients wait:
+    # only a new request makes it go on.
+    with suppress(PoolTimeout, PoolClosed):
+        async with pool.connection(timeout=0.01):
+            pass
 
 
 class Database:
@@ -169,10 +83,13 @@ class Database:
         size: int = 4,
         application: str = "indexer",
         prepared: bool | None = None,
+        reply_timeout: timedelta | None = REPLY_TIMEOUT,
     ) -> None:
         """Remember the settings; :meth:`open` connects.
 
         ``prepared`` None means: prepare statements unless a pooler is noticed.
+        ``reply_timeout`` is for plain statements; None where a human waits and may
+        ask for much.
         """
         self.url = url
         self._named = redact_url(url)
@@ -180,6 +97,7 @@ class Database:
         self.size = size
         self.application = application
         self.prepared = prepared
+        self.reply_timeout = reply_timeout
         self.on_copied: Copied | None = None
         self._pool: AsyncConnectionPool[Connection] | None = None
 
@@ -203,6 +121,7 @@ class Database:
             configure=self._configure,
             check=_check,
             reconnect_timeout=5,
+            reconnect_failed=_ask_again,
             open=False,
             name=self.application,
         )
@@ -227,22 +146,40 @@ class Database:
         await self.close()
 
     async def _configure(self, conn: Connection) -> None:
-        await _configure(conn, schema=self.schema)
+        await configure(conn, schema=self.schema)
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
-        """Lend an autocommit connection; errors come as ours."""
+    async def connection(
+        self, *, reply_timeout: timedelta | None = None
+    ) -> AsyncIterator[Connection]:
+        """Lend an autocommit connection; errors come as ours.
+
+        ``reply_timeout`` None is the database's. A connection that errs in a way that
+        reconnecting may cure is not lent again.
+        """
         if self._pool is None:
             raise DatabaseUnavailable("the connection pool is closed")
         with translated(f"using {self._named}"):
             try:
                 async with self._pool.connection() as conn:
                     conn.on_copied = self.on_copied
-                    yield conn
+                    conn.reply_timeout = _seconds(reply_timeout or self.reply_timeout)
+                    try:
+                        yield conn
+                    except psycopg.Error as error:
+                        await self._discard(conn, error)
+                        raise
             except PoolTimeout as error:
                 raise DatabaseUnavailable(
                     f"no connection to {self._named} came free: {error}"
                 ) from None
+
+    async def _discard(self, conn: Connection, error: psycopg.Error) -> None:
+        if is_severed(error):
+            await conn.close()
+            if is_read_only(error) and self._pool is not None:
+                # The others go to the same server, which is not the primary any more.
+                await self._pool.drain()
 
     @asynccontextmanager
     async def transaction(
@@ -250,15 +187,23 @@ class Database:
         *,
         statement_timeout: timedelta = STATEMENT_TIMEOUT,
         lock_timeout: timedelta = LOCK_TIMEOUT,
+        idle_timeout: timedelta = IDLE_TIMEOUT,
     ) -> AsyncIterator[Connection]:
         """Lend a connection inside one READ COMMITTED transaction.
 
         The timeouts hold for this transaction only (SET LOCAL), so a pooler cannot
         lose them or hand them to somebody else.
         """
-        async with self.connection() as conn, conn.transaction():
+        patience = statement_timeout + _LATER
+        async with (
+            self.connection(reply_timeout=patience) as conn,
+            conn.transaction(),
+        ):
             await set_local_timeouts(
-                conn, statement_timeout=statement_timeout, lock_timeout=lock_timeout
+                conn,
+                statement_timeout=statement_timeout,
+                lock_timeout=lock_timeout,
+                idle_timeout=idle_timeout,
             )
             yield conn
 
@@ -294,3 +239,7 @@ async def set_local_timeouts(
 
 def _milliseconds(value: timedelta) -> str:
     return f"{max(1, round(value.total_seconds() * 1000))}ms"
+
+
+def _seconds(value: timedelta | None) -> float | None:
+    return None if value is None else value.total_seconds()

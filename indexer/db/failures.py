@@ -47,6 +47,19 @@ def is_retryable(error: BaseException) -> bool:
     return code in _RETRYABLE or code.startswith(_RETRYABLE_PREFIXES)
 
 
+def is_read_only(error: psycopg.Error) -> bool:
+    """Tell whether the server takes no writes: it is a standby now."""
+    return error.sqlstate == "25006"
+
+
+def is_severed(error: psycopg.Error) -> bool:
+    """Tell whether only another connection can help; some look alive all the same."""
+    code = error.sqlstate
+    return code is not None and (
+        is_read_only(error) or code == "25P03" or code.startswith(("08", "57P0"))
+    )
+
+
 def translate(error: psycopg.Error, doing: str) -> IndexerError | None:
     """Return our error for psycopg's, or None where it is a defect to be seen."""
     reason = redact(str(error).strip().splitlines()[0] if str(error).strip() else "")

@@ -16,7 +16,7 @@ from pathlib import Path
 from psycopg import sql
 from psycopg.rows import TupleRow
 
-from indexer.db.connection import Connection, SyncConnection
+from indexer.db.connection import Connection
 
 _NAME = re.compile(r"^-- name: (?P<name>[a-z][a-z0-9_]*)\s*$", re.MULTILINE)
 
@@ -69,10 +69,6 @@ class Query:
         """Execute and return the first row, if there is one."""
         cursor = await conn.execute(self.on(conn.schema), parameters or None)
         return await cursor.fetchone()
-
-    def rows_sync(self, conn: SyncConnection, **parameters: object) -> list[TupleRow]:
-        """Execute on a blocking connection and return every row."""
-        return conn.execute(self.on(conn.schema), parameters or None).fetchall()
 
 
 def bind(template: str, **parts: str | int) -> bytes:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from indexer.db.committed import rows_committed
-from indexer.db.connection import Connection
+from indexer.db.connection import Connection, set_local_timeouts
 from indexer.db.queries import load
 from indexer.jobs.claims import pending_lanes
 from indexer.jobs.errortext import clean
@@ -28,6 +28,10 @@ _REQUEST_CANCEL = _QUERIES["request_cancel"]
 
 # Lanes: the tip stands before repair, repair before backfill (the table's default).
 TIP, REPAIR, BACKFILL = 0, 5, 10
+
+
+# A million jobs at once take a minute or so.
+_BULK_TIMEOUT = timedelta(minutes=15)
 
 
 class JobRecord(NamedTuple):
@@ -174,8 +178,10 @@ async def cancel(conn: Connection, *, which: JobFilter) -> Cancelled:
     parameters = which.parameters()
     await ensure_history(conn)
     async with conn.transaction():
+        await set_local_timeouts(conn, statement_timeout=_BULK_TIMEOUT)
         ended = await _CANCEL_WAITING.run(conn, **parameters)
     async with conn.transaction():
+        await set_local_timeouts(conn, statement_timeout=_BULK_TIMEOUT)
         requested = await _REQUEST_CANCEL.run(conn, **parameters)
     return Cancelled(ended, requested)
 

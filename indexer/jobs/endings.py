@@ -13,6 +13,8 @@ from uuid import UUID
 
 import psycopg
 from psycopg import errors as pg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 
 from indexer.db.committed import rows_committed
@@ -149,6 +151,14 @@ async def _make_history(conn: Connection) -> None:
         _LOG.warning("cannot make the history partition for today: %s", error)
 
 
+async def _try(conn: Connection, query: Query, **parameters: object) -> list[TupleRow]:
+    if conn.info.transaction_status is TransactionStatus.IDLE:
+        return await rows_committed(conn, query, **parameters)
+    # A savepoint, so that a second try still has the caller's transaction.
+    async with conn.transaction():
+        return await query.rows(conn, **parameters)
+
+
 async def _record(
     conn: Connection,
     query: Query,
@@ -158,15 +168,13 @@ async def _record(
     error: str | None,
     **parameters: object,
 ) -> str:
-    rows = []
+    rows: list[TupleRow] = []
     text = clean(error) if error is not None else None
     for attempt in (text, UNRECORDABLE):
         try:
-            # A savepoint where there is a transaction, so that the second try has one.
-            async with conn.transaction():
-                rows = await query.rows(
-                    conn, job_id=job_id, token=token, error=attempt, **parameters
-                )
+            rows = await _try(
+                conn, query, job_id=job_id, token=token, error=attempt, **parameters
+            )
             break
         except (psycopg.DataError, pg.ProgramLimitExceeded, UnicodeError) as refused:
             if attempt == UNRECORDABLE:

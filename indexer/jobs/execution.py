@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TypeAlias
 from uuid import UUID
 
-from indexer.db.connection import Connection, Database
+from indexer.db.connection import IDLE_TIMEOUT, Connection, Database
 from indexer.errors import ClaimLost, DatabaseUnavailable
 from indexer.jobs.claims import Outcome, State, fence, outcome
 from indexer.jobs.endings import complete
@@ -21,6 +21,10 @@ from indexer.jobs.job import Job, Json
 from indexer.jobs.patience import until_answered
 
 _Closing: TypeAlias = Callable[[Connection], Awaitable[None]]
+
+# A process that is stopped in a chunk holds its job's row, so that the reaper steps
+# past it: its transaction must end well within the lease.
+_SHORTEST_IDLE = timedelta(seconds=1)
 
 # A handler that was told to stop and has not after this long is left behind: its
 # token is given away, so whatever it does later writes nothing.
@@ -160,7 +164,8 @@ class Execution:
         unanswered: DatabaseUnavailable | None = None
         sent_at = monotonic()
         try:
-            async with self._database.transaction() as conn:
+            idle = min(IDLE_TIMEOUT, max(_SHORTEST_IDLE, self._lease / 2))
+            async with self._database.transaction(idle_timeout=idle) as conn:
                 await fence(
                     conn,
                     job_id=self.job.id,

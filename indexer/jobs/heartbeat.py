@@ -20,6 +20,7 @@ from uuid import UUID
 import psycopg
 
 from indexer.backoff import delay_seconds
+from indexer.db.committed import rows_committed_sync
 from indexer.db.connection import SyncConnection, connect_sync
 from indexer.db.queries import load
 from indexer.errors import IndexerError
@@ -152,17 +153,16 @@ class HeartbeatThread:
         with self._lock:
             claims = list(self._renewed)
         sent_at = monotonic()
-        with conn.transaction():
-            rows = _HEARTBEAT.rows_sync(
-                conn,
-                ids=[job_id for job_id, _ in claims],
-                tokens=[token for _, token in claims],
-                lease=self._lease,
-            )
+        rows = rows_committed_sync(
+            conn,
+            _HEARTBEAT,
+            ids=[job_id for job_id, _ in claims],
+            tokens=[token for _, token in claims],
+            lease=self._lease,
+        )
         self._note_renewed({(row[0], row[1]) for row in rows if row[3]}, sent_at)
         # After the claims, which matter more, and without keeping them locked.
-        with conn.transaction():
-            conn.execute(_SEE.on(conn.schema), self._identity.parameters())
+        rows_committed_sync(conn, _SEE, **self._identity.parameters())
         return Beat(
             lost=frozenset((row[0], row[1]) for row in rows if not row[2]),
             cancelled=frozenset((row[0], row[1]) for row in rows if row[4]),
@@ -192,7 +192,6 @@ class HeartbeatThread:
                 application="indexer heartbeat",
                 prepared=self._prepared,
             )
-            conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             conn.reply_timeout = min(_LONGEST_REPLY_SECONDS, max(1.0, self._interval))
             self._conn = conn
         return self._conn

@@ -333,9 +333,12 @@ class LosesCommits(Database):
         *,
         statement_timeout: timedelta = LEASE,
         lock_timeout: timedelta = LEASE,
+        idle_timeout: timedelta = LEASE,
     ) -> AsyncIterator[Connection]:
         async with super().transaction(
-            statement_timeout=statement_timeout, lock_timeout=lock_timeout
+            statement_timeout=statement_timeout,
+            lock_timeout=lock_timeout,
+            idle_timeout=idle_timeout,
         ) as conn:
             yield conn
             if self.before_commit:
