@@ -21,6 +21,7 @@ _COMMANDS = {
     "work": "indexer.cli.run",
     "follow": "indexer.cli.run",
     "status": "indexer.cli.status",
+    "exporter": "indexer.cli.exporter",
     "jobs": "indexer.cli.jobs",
     "devnode": "indexer.cli.demo",
     "demo": "indexer.cli.demo",
