@@ -13,6 +13,7 @@ from indexer.ranges import BlockRange
 from indexer.rows import BlockData, BlockEvents, BlockRef, BlockRow
 from indexer.store import coverage
 from indexer.store.copy import copy_rows
+from indexer.store.coverage import NOTHING_CERTAIN, Certainty
 from indexer.store.encoded import (
     EncodedBlocks,
     EncodedEvents,
@@ -31,6 +32,7 @@ _RANGE_IS_EMPTY = _QUERIES["range_is_empty"]
 _EVENTS_ARE_EMPTY = _QUERIES["events_are_empty"]
 _DELETE_ORPHANS = _QUERIES["delete_orphans"]
 _CONTRADICTED = _QUERIES["contradicted_events"]
+_WITH_EVENTS = _QUERIES["heights_with_events"]
 _NEIGHBOURS = _QUERIES["neighbours"]
 _HASHES = _QUERIES["hashes_in_range"]
 _LOCK_HASHES = _QUERIES["lock_hashes_in_range"]
@@ -61,11 +63,17 @@ async def events_are_empty(conn: Connection, blocks: BlockRange) -> bool:
 
 
 async def write_blocks(
-    conn: Connection, *, data: Sequence[BlockData] | EncodedBlocks, fresh: bool
+    conn: Connection,
+    *,
+    data: Sequence[BlockData] | EncodedBlocks,
+    fresh: bool,
+    certainty: Certainty = NOTHING_CERTAIN,
 ) -> int:
     """Store consecutive blocks with their transactions and withdrawals.
 
-    Return how many blocks were not there before. Runs in the caller's transaction.
+    Return how many blocks were not there before. ``certainty`` says what of the data
+    is proven; of rows that were there before it says nothing. Runs in the caller's
+    transaction.
 
     Raises StoredBlockConflict where a height is stored with another hash,
     ReorgDetected where the block below is not the parent, RangeNotFresh where
@@ -74,7 +82,8 @@ async def write_blocks(
     chunk = data if isinstance(data, EncodedBlocks) else await encode_blocks(data)
     blocks = chunk.range
     if not fresh:
-        await _check_stored_hashes(conn, chunk.headers)
+        present = await _check_stored_hashes(conn, chunk.headers)
+        certainty = certainty.without(present)
         await _DELETE_ORPHANS.run(conn, first=blocks.first, last=blocks.last)
     await _check_neighbours(conn, chunk.headers)
     written = await copy_rows(conn, chunk.blocks, fresh=fresh)
@@ -84,7 +93,7 @@ async def write_blocks(
         # Somebody else may have stored a height between the first look and the
         # insert, which then did nothing for it.
         await _check_stored_hashes(conn, chunk.headers)
-    await coverage.extend(conn, dataset="blocks", blocks=blocks)
+    await coverage.extend(conn, dataset="blocks", blocks=blocks, certainty=certainty)
     return written
 
 
@@ -104,12 +113,16 @@ async def _check_neighbours(conn: Connection, headers: Sequence[BlockRow]) -> No
             )
 
 
-async def _check_stored_hashes(conn: Connection, headers: Sequence[BlockRow]) -> None:
+async def _check_stored_hashes(
+    conn: Connection, headers: Sequence[BlockRow]
+) -> list[int]:
+    """Return which of the heights are stored; raise where one is another block."""
     offered = {each.number: each.hash for each in headers}
     rows = await _HASHES.rows(conn, first=min(offered), last=max(offered))
     for number, stored in rows:
         if number in offered and stored != offered[number]:
             raise StoredBlockConflict(number, stored, offered[number])
+    return [number for number, _ in rows]
 
 
 async def write_events(
@@ -118,8 +131,12 @@ async def write_events(
     data: Sequence[BlockEvents] | EncodedEvents,
     fresh: bool,
     final: bool,
+    certainty: Certainty = NOTHING_CERTAIN,
 ) -> int:
     """Store the receipts and logs of blocks; return how many logs were new.
+
+    ``certainty`` says what of the data is proven; of heights that had receipts or
+    logs before it says nothing.
 
     The block row of every height must have the hash that the receipts name (C2).
     Above the finalized height (``final`` false) it is held under a row lock until
@@ -141,11 +158,14 @@ async def write_events(
                 "which is not the block stored at that height (any more)",
                 block_number=number,
             )
+    if not fresh:
+        present = await _WITH_EVENTS.rows(conn, first=blocks.first, last=blocks.last)
+        certainty = certainty.without([row[0] for row in present])
     await copy_rows(conn, chunk.receipts, fresh=fresh)
     written = await copy_rows(conn, chunk.logs, fresh=fresh)
     if not fresh:
         await _check_stored_events(conn, blocks)
-    await coverage.extend(conn, dataset="events", blocks=blocks)
+    await coverage.extend(conn, dataset="events", blocks=blocks, certainty=certainty)
     return written
 
 

@@ -108,6 +108,16 @@ from (
 order by 1
 limit 1;
 
+-- name: heights_with_events
+-- The heights of a range that have any receipt or log.
+select block_number
+from {schema}.receipts
+where block_number between %(first)s::bigint and %(last)s::bigint
+union
+select block_number
+from {schema}.logs
+where block_number between %(first)s::bigint and %(last)s::bigint;
+
 -- name: neighbours
 -- The stored blocks right below and right above a range, for the links to it.
 select number, hash, parent_hash
