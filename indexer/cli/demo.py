@@ -16,8 +16,10 @@ from indexer.cli.progress import drain_progress
 from indexer.cli.runtime import database_url, open_database, settings
 from indexer.cli.status import print_status
 from indexer.config import Config
+from indexer.devnode.faults import KINDS, FaultSchedule, parse_fault
 from indexer.devnode.profiles import PROFILES
 from indexer.devnode.server import DevnodeConfig, serve
+from indexer.errors import ConfigError
 from indexer.services.demo import Answer, demo_node, run_demo
 from indexer.services.status import read_status
 from indexer.services.work import pool_size
@@ -59,6 +61,29 @@ from indexer.services.work import pool_size
     show_default=True,
     help="How far the finalized tag trails the head.",
 )
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    metavar="KIND[:FIELD=VALUE,…]",
+    help="What goes wrong, such as lag:count=25; repeatable.",
+)
+@click.option(
+    "--fault-rate",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="The share of requests that meet one of the faults, by chance; all kinds "
+    "that a client gets over where none is named. 0: the faults named are always on.",
+)
+@click.option(
+    "--fault-seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="What the chance depends on.",
+)
+@click.option("--list-faults", is_flag=True, help="Say what kinds there are, and exit.")
 @log_options
 def devnode(
     host: str,
@@ -69,10 +94,25 @@ def devnode(
     height: int,
     block_time: float,
     finality_depth: int,
+    faults: tuple[str, ...],
+    fault_rate: float,
+    fault_seed: int,
+    list_faults: bool,
     **given: object,
 ) -> None:
     """Run a deterministic EVM node for demos, tests and benchmarks."""
+    if list_faults:
+        for name, kind in KINDS.items():
+            click.echo(f"{name:24}{kind.doc}")
+        return
     settings(**given)
+    try:
+        named = tuple(parse_fault(text) for text in faults)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    schedule = None
+    if fault_rate:
+        schedule = FaultSchedule(seed=fault_seed, rate=fault_rate, kinds=named)
     config = DevnodeConfig(
         host=host,
         port=port,
@@ -82,6 +122,8 @@ def devnode(
         height=height,
         block_time=block_time,
         finality_depth=finality_depth,
+        faults=() if schedule else named,
+        schedule=schedule,
     )
     try:
         asyncio.run(serve(config, on_ready=lambda url: click.echo(url)))
