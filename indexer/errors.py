@@ -17,7 +17,10 @@
     │   ├── InconsistentResponse    parts of a reply that contradict each other
     │   ├── NotYetAvailable         null for something that should exist soon
     │   ├── WithheldData            empty where the header says there is data
+    │   ├── PrunedHistory           the node threw it away: ask another, not again
+    │   ├── BlockRefused            the node answers, but never about this block
     │   ├── ProofFailed             not what the chain's own hashes commit to
+    │   ├── ProofImpossible         no proof, where one was demanded (strict)
     │   ├── StoredBlockConflict     a stored block has another hash
     │   ├── FinalityViolated        the same of a block that was final: stop
     │   └── ReorgDetected           the parent is not the block we hold
@@ -131,6 +134,18 @@ class WithheldData(ChainDataError):
         self.block_number = block_number
 
 
+class PrunedHistory(ChainDataError):
+    """The node has thrown away what was asked for; another may have it."""
+
+
+class BlockRefused(ChainDataError):
+    """A node that answers otherwise gives no answer about a block, time after time."""
+
+    def __init__(self, message: str, *, block_number: int | None = None) -> None:
+        super().__init__(message)
+        self.block_number = block_number
+
+
 class ProofFailed(ChainDataError):
     """What a node gave of a block is not what the block's own hash commits to.
 
@@ -154,8 +169,22 @@ class ProofFailed(ChainDataError):
         )
         self.block_number = block_number
         self.commitment = commitment
+        self.what = what or commitment
         self.expected = expected
         self.computed = computed
+
+
+class ProofImpossible(ChainDataError):
+    """Part of a block cannot be proven, and nothing unproven is to be stored."""
+
+    def __init__(self, block_number: int, commitment: str, reason: str) -> None:
+        super().__init__(
+            f"block {block_number}: its {commitment} cannot be proven: {reason}; with "
+            "--verify strict nothing is stored that is not, with auto it would be "
+            "stored and marked"
+        )
+        self.block_number = block_number
+        self.commitment = commitment
 
 
 def _differing(expected: bytes, computed: bytes) -> tuple[str, str]:

@@ -31,13 +31,19 @@ def check_block(data: BlockData) -> None:
 
 def check_links(blocks: Sequence[BlockData]) -> None:
     """Check that each block names the one before it as its parent, if it is (C1)."""
-    for below, above in pairwise(data.block for data in blocks):
-        if below.number + 1 == above.number and above.parent_hash != below.hash:
-            raise InconsistentResponse(
-                f"block {above.number} has the parent 0x{above.parent_hash.hex()}, "
-                f"but the node gives 0x{below.hash.hex()} for block {below.number}",
-                block_number=above.number,
-            )
+    for lower, upper in pairwise(blocks):
+        check_link(lower, upper)
+
+
+def check_link(lower: BlockData, upper: BlockData) -> None:
+    """Check that a block names the one before it as its parent, if it is (C1)."""
+    below, above = lower.block, upper.block
+    if below.number + 1 == above.number and above.parent_hash != below.hash:
+        raise InconsistentResponse(
+            f"block {above.number} has the parent 0x{above.parent_hash.hex()}, "
+            f"but the node gives 0x{below.hash.hex()} for block {below.number}",
+            block_number=above.number,
+        )
 
 
 def _has_bits(bloom: bytes | None) -> bool:

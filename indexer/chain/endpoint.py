@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Final
+from hashlib import sha256
+from typing import Final, TypeAlias
+from urllib.parse import urlsplit
 
 from msgspec import Raw
 
-from indexer.chain.envelope import Call, Fault, encode, match
-from indexer.chain.errors_table import Action, classify
-from indexer.chain.limits import LARGEST_BATCH, BatchSize, Breaker, Clock, Pace
+from indexer.chain.attempt import Attempt
+from indexer.chain.envelope import Call, encode
+from indexer.chain.gate import Gate
+from indexer.chain.health import Breaker, Trust
+from indexer.chain.limits import (
+    LARGEST_BATCH,
+    BatchSize,
+    Clock,
+    InFlight,
+)
 from indexer.chain.observer import NoRpcObserver, RpcObserver
-from indexer.chain.rpc import Answer, open_transport
+from indexer.chain.pace import Pace
+from indexer.chain.reading import read
+from indexer.chain.rpc import open_transport
 from indexer.errors import (
-    InconsistentResponse,
-    RangeTooLarge,
+    IndexerError,
     RpcError,
     RpcRateLimited,
     RpcUnavailable,
 )
 
-# Enough to hide 30 ms of latency behind decoding; few enough that a small node is
-# not drowned.
-CONCURRENCY: Final = 8
+# How many requests are on their way at first.
+CONCURRENCY: Final = InFlight.FIRST
 TIMEOUT_SECONDS: Final = 60.0
+# How long a request waits, all in all, for a node that asks for fewer of them. What
+# takes longer is for the caller to turn elsewhere or to come back.
+PATIENCE_SECONDS: Final = 5.0
+_LATENCY_WEIGHT: Final = 0.1
+
+Outcome: TypeAlias = Raw | IndexerError
 
 
 class ReceiptsWay(Enum):
@@ -41,7 +55,8 @@ class Endpoint:
     """One URL, with what was learned about it.
 
     ``receipts_way`` is remembered by whoever fetches receipts, ``is_checked`` by
-    whoever compares the chain.
+    whoever compares the chain, ``history_from`` is the lowest height it may have
+    everything of.
     """
 
     def __init__(
@@ -53,89 +68,111 @@ class Endpoint:
         rps: float | None = None,
         concurrency: int = CONCURRENCY,
         largest_batch: int = LARGEST_BATCH,
+        patience: float = PATIENCE_SECONDS,
         clock: Clock = time.monotonic,
     ) -> None:
         """Raises ConfigError for a URL that cannot be one; does no I/O.
 
-        ``timeout`` is in seconds, ``rps`` in requests a second, each item of a
-        batch counted.
+        ``timeout`` and ``patience`` are in seconds, ``rps`` in requests a second,
+        each item of a batch counted; ``concurrency`` is where the number of requests
+        on their way begins.
         """
         self.transport: Final = open_transport(url, headers or {}, timeout)
         self.name: Final = self.transport.name
+        self.key: Final = _key(url)
         self.receipts_way = ReceiptsWay.BY_HASH
         self.is_checked = False
+        self.history_from = 0
+        self.latency_seconds = 0.0
         self.breaker: Final = Breaker(clock)
+        self.trust: Final = Trust(clock)
+        self.pace: Final = Pace(rps, clock)
         self.observer: RpcObserver = NoRpcObserver()
-        self._batches = BatchSize(largest=largest_batch)
-        self._pace = Pace(rps, clock)
-        self._clock = clock
-        self._slots = asyncio.Semaphore(concurrency)
+        self._batches: Final = BatchSize(clock, largest=largest_batch)
+        self._in_flight: Final = InFlight(clock, concurrency)
+        self._gate: Final = Gate(self.pace, self._in_flight)
+        self._patience: Final = patience
+        self._clock: Final = clock
         self._next_id = 1
 
     def __repr__(self) -> str:
         return f"<Endpoint {self.name}>"
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether another request would have to wait for its turn."""
+        return self._gate.is_full or self.pace.wait_seconds() > 0
+
     async def call(self, method: str, params: Sequence[object]) -> Raw:
         """Return the raw result of one request.
 
         Raises RpcUnavailable, RpcRateLimited, RangeTooLarge, InconsistentResponse,
-        and RpcError for what will not work however often it is asked.
+        PrunedHistory, and RpcError for what will not work however often it is asked.
         """
-        [outcome] = await self.outcomes([Call(method, params)])
-        if isinstance(outcome, RpcError):
-            raise outcome
-        return outcome
+        [result] = await self.batch([Call(method, params)])
+        return result
 
     async def batch(self, calls: Sequence[Call]) -> list[Raw]:
         """Return the raw result of each request; raises as :meth:`call`."""
         results: list[Raw] = []
         for outcome in await self.outcomes(calls):
-            if isinstance(outcome, RpcError):
+            if isinstance(outcome, IndexerError):
                 raise outcome
             results.append(outcome)
         return results
 
-    async def outcomes(self, calls: Sequence[Call]) -> list[Raw | RpcError]:
-        """Return the raw result of each request, or the error that is its own.
+    async def outcomes(self, calls: Sequence[Call]) -> list[Outcome]:
+        """Return the raw result of each request, or why there is none.
 
-        Sent in as many batches at once as the endpoint takes. Raises as
-        :meth:`call` for what concerns more than one request.
+        Sent in as many batches at once as the endpoint takes. Several requests may
+        have one and the same error: what went wrong with their batch.
         """
-        if 0 < len(calls) <= self._batches.size(calls[0].method):
-            return await self._part(calls)
-        parts: list[asyncio.Task[list[Raw | RpcError]]] = []
-        try:
-            async with asyncio.TaskGroup() as group:
-                start = 0
-                while start < len(calls):
-                    size = self._batches.size(calls[start].method)
-                    part = calls[start : start + size]
-                    parts.append(group.create_task(self._part(part)))
-                    start += size
-        except BaseExceptionGroup as errors:
-            raise _first(errors) from None
-        return [outcome for part in parts for outcome in part.result()]
+        return await Attempt(self).outcomes(calls) if calls else []
 
     async def close(self) -> None:
         """Close the connections."""
         await self.transport.close()
 
-    async def _part(self, calls: Sequence[Call]) -> list[Raw | RpcError]:
-        """Send a batch, in smaller ones where it is too big."""
-        try:
-            return await self._send(calls)
-        except RangeTooLarge:
-            if len(calls) == 1:
-                raise
-            self._batches.refused(len(calls))
-        half = len(calls) // 2
-        return await self._part(calls[:half]) + await self._part(calls[half:])
+    def learned(self) -> dict[str, object]:
+        """Return the limits that were found, to be restored by another process."""
+        return {
+            **self._batches.learned(),
+            **self.pace.learned(),
+            "in_flight": self._in_flight.limit,
+            "latency_seconds": round(self.latency_seconds, 4),
+            "receipts_way": self.receipts_way.value,
+            "history_from": self.history_from,
+        }
 
-    async def _send(self, calls: Sequence[Call]) -> list[Raw | RpcError]:
-        async with self._slots:
-            wait = self._pace.wait_seconds(len(calls))
-            if wait:
-                await asyncio.sleep(wait)
+    def restore(self, limits: Mapping[str, object]) -> None:
+        """Begin where another process ended."""
+        self._batches.restore(limits)
+        self.pace.restore(limits)
+        ways = {way.value: way for way in ReceiptsWay}
+        self.receipts_way = ways.get(str(limits.get("receipts_way")), self.receipts_way)
+
+    def fitting(self, method: str) -> int:
+        """Return how many requests of a method to send at once."""
+        size = self._batches.size(method)
+        most = self.pace.largest_batch
+        return size if most is None else min(size, most)
+
+    def refused(self, method: str, requests: int) -> None:
+        """Learn from a batch that the node called too big."""
+        self._batches.refused(method, requests)
+
+    def suspected_of(self, method: str, requests: int) -> None:
+        """Learn from a batch that failed without a reason, while its halves did not."""
+        self._batches.suspected_of(method, requests)
+
+    def may_wait(self) -> bool:
+        """Tell whether a node that asks for fewer requests is worth waiting for."""
+        return self.pace.pause_seconds() <= self._patience
+
+    async def send_batch(self, calls: Sequence[Call]) -> list[Outcome]:
+        """Send one batch, in its turn; raises what concerns all of it."""
+        method = calls[0].method
+        async with self._gate.passing(len(calls)):
             first_id = self._next_id
             self._next_id += len(calls)
             sent_at = self._clock()
@@ -145,25 +182,41 @@ class Endpoint:
                     encode(calls, first_id), first_id=first_id, count=len(calls)
                 )
                 received = len(answer.body)
-                outcomes = self._read(calls, answer, first_id)
-            except RpcRateLimited as error:
+                outcomes = read(self.transport, calls, answer, first_id)
+            except IndexerError as error:
                 self._asked(calls, type(error).__name__, received, sent_at)
-                self.breaker.failed(sent_at, at_least=error.retry_after)
+                self._erred(calls, error, sent_at)
                 raise
-            except RpcUnavailable as error:
-                self._asked(calls, type(error).__name__, received, sent_at)
-                # An error object is an answer: the node is there.
-                if not isinstance(error.__cause__, RpcError):
-                    self._not_answered(len(calls), sent_at)
-                raise
-            except (RangeTooLarge, InconsistentResponse) as error:
-                self._asked(calls, type(error).__name__, received, sent_at)
-                raise
-        refused = any(isinstance(each, RpcError) for each in outcomes)
-        self._asked(calls, "error" if refused else "ok", received, sent_at)
+        failed = any(isinstance(each, IndexerError) for each in outcomes)
+        self._asked(calls, "error" if failed else "ok", received, sent_at)
         self.breaker.succeeded()
-        self._batches.fitted(calls[0].method, len(calls), len(answer.body))
+        self.pace.accepted(len(calls))
+        self._in_flight.succeeded(received)
+        self._batches.fitted(method, len(calls), received)
+        self._note_latency(self._clock() - sent_at)
         return outcomes
+
+    def _erred(
+        self, calls: Sequence[Call], error: IndexerError, sent_at: float
+    ) -> None:
+        """Learn from what concerns a batch as a whole."""
+        if isinstance(error, RpcRateLimited):
+            self.pace.limited(sent_at, retry_after=error.retry_after)
+            self._in_flight.suffered(sent_at)
+            if not self.may_wait():
+                self.breaker.failed(sent_at, at_least=error.retry_after)
+        elif isinstance(error, RpcUnavailable):
+            # An error object is an answer: the node is there.
+            if not isinstance(error.__cause__, RpcError):
+                self.breaker.failed(sent_at)
+            self._in_flight.suffered(sent_at)
+            if self._clock() - sent_at > self.transport.timeout / 2:
+                # It may have been too much to answer in time.
+                self._batches.slow(len(calls))
+
+    def _note_latency(self, seconds: float) -> None:
+        known = self.latency_seconds or seconds
+        self.latency_seconds = known + _LATENCY_WEIGHT * (seconds - known)
 
     def _asked(
         self, calls: Sequence[Call], outcome: str, received: int, sent_at: float
@@ -177,73 +230,9 @@ class Endpoint:
             seconds=self._clock() - sent_at,
         )
 
-    def _not_answered(self, count: int, sent_at: float) -> None:
-        self.breaker.failed(sent_at)
-        if self._clock() - sent_at > self.transport.timeout / 2:
-            # It may have been too much to answer in time.
-            self._batches.refused(count)
 
-    def _read(
-        self, calls: Sequence[Call], answer: Answer, first_id: int
-    ) -> list[Raw | RpcError]:
-        method = calls[0].method
-        matched: list[Raw | Fault] | Fault
-        try:
-            matched = match(answer.body, count=len(calls), first_id=first_id)
-        except InconsistentResponse as error:
-            raise InconsistentResponse(f"{self.name}: {error}") from None
-        except RpcUnavailable as error:
-            if answer.status is None or 200 <= answer.status < 300:
-                raise self.transport.unavailable(f"failed: {error}") from None
-            # Not JSON-RPC at all, so the status is what there is to go by.
-            matched = Fault(None, f"HTTP status {answer.status}")
-        if isinstance(matched, Fault):
-            raise self._error(method, matched, answer, batch=len(calls))
-        outcomes: list[Raw | RpcError] = []
-        for call, outcome in zip(calls, matched, strict=True):
-            if isinstance(outcome, Fault):
-                problem = self._error(call.method, outcome, answer)
-                if not isinstance(problem, RpcError):
-                    raise problem
-                outcomes.append(problem)
-            else:
-                outcomes.append(outcome)
-        return outcomes
-
-    def _error(
-        self, method: str, fault: Fault, answer: Answer, *, batch: int = 1
-    ) -> RpcError | RpcUnavailable | RpcRateLimited | RangeTooLarge:
-        """Turn a fault into the exception that says what to do.
-
-        The exception is caused by an RpcError, or is one. ``batch`` is how many
-        requests the fault is about.
-        """
-        cause = RpcError(method, fault.code, fault.text)
-        action = classify(answer.status, fault.code, fault.text)
-        text = f"{self.name}: {cause}"
-        error: RpcUnavailable | RpcRateLimited | RangeTooLarge
-        if action is Action.BACKOFF:
-            error = RpcRateLimited(text, retry_after=answer.retry_after)
-        elif action is Action.SPLIT or (batch > 1 and _is_refusal(answer, action)):
-            error = RangeTooLarge(text, suggested=max(1, batch // 2))
-        elif action in (Action.FATAL, Action.UNSUPPORTED):
-            return cause
-        else:
-            error = RpcUnavailable(text)
-        error.__cause__ = cause
-        return error
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    error = errors.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
-
-
-def _is_refusal(answer: Answer, action: Action) -> bool:
-    """Tell whether a node may have refused a batch for being one.
-
-    Whoever knows no batches, or none so large, says so in many ways; halves find out
-    what is meant.
-    """
-    server_failed = answer.status is not None and answer.status >= 500
-    return action is not Action.FAILOVER and not server_failed
+def _key(url: str) -> str:
+    """Return a name that is the URL's own and gives none of its secrets away."""
+    digest = sha256(url.encode()).hexdigest()[:10]
+    host = urlsplit(url).hostname if "://" in url else "ipc"
+    return f"{host or 'ipc'} #{digest}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeVar
 
@@ -13,6 +13,7 @@ from indexer.errors import (
     ChainDataError,
     ConfigError,
     NotYetAvailable,
+    RangeTooLarge,
     RpcError,
     RpcRateLimited,
     RpcUnavailable,
@@ -24,7 +25,11 @@ __all__ = ["ChainIdentity", "Endpoint", "Endpoints"]
 T = TypeVar("T")
 
 # A load balancer's hiccup is waited out here; an outage is the caller's to snooze.
-_PATIENCE_SECONDS: Final = 3.0
+PATIENCE_SECONDS: Final = 3.0
+# An endpoint that takes so much longer than the quickest stands behind it, provided
+# that it is more than noise.
+_SLOWER: Final = 4.0
+_JITTER: Final = 0.05
 _GENESIS: Final = "eth_getBlockByNumber"
 
 
@@ -43,6 +48,7 @@ class Endpoints:
 
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self.all: Final = tuple(endpoints)
+        self.patience = PATIENCE_SECONDS
         self._expected: ChainIdentity | None = None
 
     @classmethod
@@ -96,32 +102,48 @@ class Endpoints:
         So whatever is asked about one block comes from one node (C7). Raises what
         the last endpoint failed with; WrongChain as soon as one is of another chain.
         """
-        left = list(self.all)
-        patience = _PATIENCE_SECONDS
+        failed: set[Endpoint] = set()
+        patience = self.patience
         failure: Exception | None = None
-        while True:
-            endpoint = min(left, key=_wait_seconds)
-            wait = endpoint.breaker.wait_seconds()
-            if wait > patience:
-                raise failure or RpcUnavailable(
-                    f"{endpoint.name} failed and is left alone for {wait:.1f} s"
-                )
-            if wait:
-                patience -= wait
-                await asyncio.sleep(wait)
+        while len(failed) < len(self.all):
+            endpoint = self.best(failed)
+            if endpoint.breaker.wait_seconds():
+                patience = await wait_for(endpoint, patience, failure)
+                continue
             try:
-                await self._check(endpoint)
-                return await work(endpoint)
+                return await self.ask(endpoint, work)
             except (RpcUnavailable, RpcRateLimited) as error:
                 # Its breaker says when it may be asked again.
                 failure = error
                 if isinstance(error.__cause__, RpcError):
-                    left.remove(endpoint)
-            except (ChainDataError, RpcError) as error:
+                    failed.add(endpoint)
+            except (ChainDataError, RpcError, RangeTooLarge) as error:
                 failure = error
-                left.remove(endpoint)
-            if not left:
-                raise failure
+                failed.add(endpoint)
+        raise failure or RpcUnavailable("no RPC endpoint is given")
+
+    def best(self, without: Collection[Endpoint] = (), *, lowest: int = 0) -> Endpoint:
+        """Return the endpoint to ask next, none of ``without`` if there are others.
+
+        Among those that answer, are not in disgrace and have the history from
+        ``lowest`` on, the first that has room, in the order of preference.
+        """
+        candidates = [each for each in self.all if each not in without] or self.all
+
+        def rank(endpoint: Endpoint) -> tuple[float, bool, bool, bool, bool]:
+            return (
+                endpoint.breaker.wait_seconds(),
+                endpoint.history_from > lowest,
+                endpoint.trust.is_lost,
+                self._is_slow(endpoint),
+                endpoint.is_busy,
+            )
+
+        return min(candidates, key=rank)
+
+    def _is_slow(self, endpoint: Endpoint) -> bool:
+        known = [each.latency_seconds for each in self.all if each.latency_seconds]
+        return endpoint.latency_seconds > _SLOWER * min(known, default=0.0) + _JITTER
 
     async def ask(
         self, endpoint: Endpoint, work: Callable[[Endpoint], Awaitable[T]]
@@ -130,6 +152,7 @@ class Endpoints:
 
         Raises what it fails with, and WrongChain where it is of another chain.
         """
+        endpoint.breaker.probing()
         await self._check(endpoint)
         return await work(endpoint)
 
@@ -180,5 +203,17 @@ async def _identify(endpoint: Endpoint) -> ChainIdentity:
     return ChainIdentity(chain_id, header.hash)
 
 
-def _wait_seconds(endpoint: Endpoint) -> float:
-    return endpoint.breaker.wait_seconds()
+async def wait_for(
+    endpoint: Endpoint, patience: float, failure: Exception | None
+) -> float:
+    """Wait until an endpoint may be asked; return what is left of the patience.
+
+    Raises ``failure``, or RpcUnavailable, where that takes longer.
+    """
+    wait = endpoint.breaker.wait_seconds()
+    if wait > patience:
+        raise failure or RpcUnavailable(
+            f"{endpoint.name} failed and is left alone for {wait:.1f} s"
+        )
+    await asyncio.sleep(wait)
+    return patience - wait

@@ -19,6 +19,7 @@ class Action(Enum):
     BACKOFF = "backoff"
     SPLIT = "split"
     FAILOVER = "failover"
+    PRUNED = "pruned"
     UNSUPPORTED = "unsupported"
     FATAL = "fatal"
 
@@ -76,7 +77,7 @@ RULES: Final = (
     _text(Action.FAILOVER, r"no backend is currently healthy"),
     # The tag is what it does not know, not the block.
     _text(Action.UNSUPPORTED, r"(?:finalized|safe) block not found", r"unknown tag"),
-    _text(Action.FAILOVER, r"pruned|missing trie node|state .* is not available"),
+    _text(Action.PRUNED, r"pruned|missing trie node|state .* is not available"),
     # Raised for a block whose receipts this method cannot give; others may.
     _text(Action.FATAL, r"receipts length mismatch|less receipts than expected"),
     _text(
@@ -92,7 +93,8 @@ RULES: Final = (
     ),
     _text(Action.FAILOVER, r"^limit exceeded$", codes=(-32005,)),
     _codes(Action.UNSUPPORTED, -32601),
-    _codes(Action.FAILOVER, 4444, 30),
+    _codes(Action.PRUNED, 4444),
+    _codes(Action.FAILOVER, 30),
     _codes(Action.BACKOFF, 429, -32005, -32007, -32016, -32029, -32097),
     _codes(Action.SPLIT, -32614, -32003),
     _codes(Action.FATAL, -32602, -32600, -32700),

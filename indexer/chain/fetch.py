@@ -1,54 +1,117 @@
-"""Fetch blocks, and their receipts and logs, whole or not at all.
+"""Fetch blocks, and their receipts and logs, each whole or not at all.
 
 Everything here is asked of the one endpoint that is passed in (C7); whoever calls
-turns to another with the whole of it.
+turns to another with the whole of a block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Final, TypeAlias, TypeVar
 
-from indexer.chain.checks import (
-    check_block,
-    check_events,
-    check_links,
-    may_have_logs,
-)
-from indexer.chain.decode import decode_blocks
+from msgspec import Raw
+
+from indexer.chain.checks import check_block, check_events, check_link, may_have_logs
+from indexer.chain.decode import decode_block, decode_blocks
 from indexer.chain.endpoint import Endpoint
 from indexer.chain.envelope import Call
-from indexer.chain.receipts import fetch_receipts
-from indexer.errors import NotYetAvailable
+from indexer.chain.receipts import try_receipts
+from indexer.errors import ChainDataError, IndexerError, NotYetAvailable
 from indexer.rows import BlockData, BlockEvents, BlockRef
 
 _BLOCK: Final = "eth_getBlockByNumber"
 
+# Raises ChainDataError where a block is not what its own hash commits to.
+ProveBlock: TypeAlias = Callable[[BlockData], None]
+ProveEvents: TypeAlias = Callable[[BlockRef, BlockEvents], None]
 
-async def fetch_blocks(endpoint: Endpoint, heights: Sequence[int]) -> list[BlockData]:
+T = TypeVar("T")
+
+
+async def fetch_blocks(
+    endpoint: Endpoint, heights: Sequence[int], *, prove: ProveBlock | None = None
+) -> list[BlockData]:
     """Return the blocks of some heights, in their order.
 
     Each is the height asked for and fits the one below it where that is among them
     (C1). Raises NotYetAvailable for a height the node has no block for, and
     ChainDataError for what must not be stored.
     """
+    return _all_of(await try_blocks(endpoint, heights, prove=prove))
+
+
+async def try_blocks(
+    endpoint: Endpoint, heights: Sequence[int], *, prove: ProveBlock | None = None
+) -> list[BlockData | IndexerError]:
+    """Do as :func:`fetch_blocks`, with what is wrong with a block in its place.
+
+    Where two do not link, nobody knows which is wrong, so both are.
+    """
     calls = [Call(_BLOCK, (hex(height), True)) for height in heights]
-    raws = await endpoint.batch(calls)
-    blocks: list[BlockData] = []
-    found = decode_blocks(raws, numbers=heights, method=_BLOCK)
-    for height, data in zip(heights, found, strict=True):
-        if data is None:
-            raise NotYetAvailable(
-                f"{endpoint.name} has no block {height} (yet)", block_number=height
-            )
+    raws = await endpoint.outcomes(calls)
+    found = [
+        _checked(endpoint, height, data, prove)
+        for height, data in zip(heights, _decoded(heights, raws), strict=True)
+    ]
+    for at, (below, above) in enumerate(pairwise(found)):
+        if isinstance(below, BlockData) and isinstance(above, BlockData):
+            try:
+                check_link(below, above)
+            except ChainDataError as error:
+                found[at] = found[at + 1] = error
+    return found
+
+
+def _decoded(
+    heights: Sequence[int], raws: Sequence[Raw | IndexerError]
+) -> list[BlockData | IndexerError | None]:
+    good = [
+        (raw, height)
+        for raw, height in zip(raws, heights, strict=True)
+        if not isinstance(raw, IndexerError)
+    ]
+    try:
+        decoded: list[BlockData | IndexerError | None] = []
+        decoded += decode_blocks(
+            [raw for raw, _ in good], numbers=[at for _, at in good], method=_BLOCK
+        )
+    except ChainDataError:
+        decoded = [_decoded_alone(raw, height) for raw, height in good]
+    left = iter(decoded)
+    return [raw if isinstance(raw, IndexerError) else next(left) for raw in raws]
+
+
+def _decoded_alone(raw: Raw, height: int) -> BlockData | IndexerError | None:
+    try:
+        return decode_block(raw, number=height, method=_BLOCK)
+    except ChainDataError as error:
+        return error
+
+
+def _checked(
+    endpoint: Endpoint,
+    height: int,
+    data: BlockData | IndexerError | None,
+    prove: ProveBlock | None,
+) -> BlockData | IndexerError:
+    if data is None:
+        return NotYetAvailable(
+            f"{endpoint.name} has no block {height} (yet)", block_number=height
+        )
+    if isinstance(data, IndexerError):
+        return data
+    try:
         check_block(data)
-        blocks.append(data)
-    check_links(blocks)
-    return blocks
+        if prove is not None:
+            prove(data)
+    except ChainDataError as error:
+        return error
+    return data
 
 
 async def fetch_events(
-    endpoint: Endpoint, refs: Sequence[BlockRef]
+    endpoint: Endpoint, refs: Sequence[BlockRef], *, prove: ProveEvents | None = None
 ) -> list[BlockEvents]:
     """Return the receipts and logs of some stored blocks, in their order.
 
@@ -57,12 +120,44 @@ async def fetch_events(
     WithheldData where it gives less than the header says, and InconsistentResponse
     where it gives another block's.
     """
+    return _all_of(await try_events(endpoint, refs, prove=prove))
+
+
+async def try_events(
+    endpoint: Endpoint, refs: Sequence[BlockRef], *, prove: ProveEvents | None = None
+) -> list[BlockEvents | IndexerError]:
+    """Do as :func:`fetch_events`, with what is wrong with a block in its place."""
     wanted = [ref for ref in refs if ref.transaction_hashes or may_have_logs(ref)]
-    found: dict[int, BlockEvents] = {}
-    for ref, events in zip(wanted, await fetch_receipts(endpoint, wanted), strict=True):
+    received = iter(await try_receipts(endpoint, wanted))
+    found: list[BlockEvents | IndexerError] = []
+    for ref in refs:
+        events: BlockEvents | IndexerError = BlockEvents(
+            ref.number, ref.hash, [], [], 0
+        )
+        if ref.transaction_hashes or may_have_logs(ref):
+            events = next(received)
+        if not isinstance(events, IndexerError):
+            events = _checked_events(ref, events, prove)
+        found.append(events)
+    return found
+
+
+def _checked_events(
+    ref: BlockRef, events: BlockEvents, prove: ProveEvents | None
+) -> BlockEvents | IndexerError:
+    try:
         check_events(ref, events)
-        found[ref.number] = events
-    return [
-        found.get(ref.number) or BlockEvents(ref.number, ref.hash, [], [], 0)
-        for ref in refs
-    ]
+        if prove is not None:
+            prove(ref, events)
+    except ChainDataError as error:
+        return error
+    return events
+
+
+def _all_of(found: Sequence[T | IndexerError]) -> list[T]:
+    whole: list[T] = []
+    for each in found:
+        if isinstance(each, IndexerError):
+            raise each
+        whole.append(each)
+    return whole

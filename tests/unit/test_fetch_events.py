@@ -171,9 +171,9 @@ async def test_c4_a_receipt_left_out_is_asked_for_by_itself(
     chain.methods["eth_getBlockReceipts"] = listed
     assert _shape(await fetch_events(endpoint, _refs(chain))) == WHOLE
     single = [call for call in chain.calls if call[0] == "eth_getTransactionReceipt"]
-    assert [params[0] for _, params in single] == [
+    assert sorted(params[0] for _, params in single) == sorted(
         hash_of(number * 1000 + 1, "7a") for number in HEIGHTS
-    ]
+    )
 
 
 async def test_logs_of_a_receipt_asked_for_by_itself_are_numbered_through_the_block(

@@ -125,18 +125,29 @@ async def test_c1_shuffled_replies_find_their_requests(
     assert await _echo(endpoint, 10) == list(range(10))
 
 
-@pytest.mark.parametrize("how", ["short", "doubled", "foreign"])
-async def test_c1_a_batch_that_does_not_match_is_refused(
+@pytest.mark.parametrize("how", ["short", "doubled", "foreign", "swapped"])
+async def test_c1_of_a_batch_that_does_not_match_nothing_is_taken(
     node: FakeNode, http: Endpoint, how: str
 ) -> None:
     tampered = {
         "short": lambda replies: replies[:-1],
         "doubled": lambda replies: [*replies[:-1], replies[0]],
         "foreign": lambda replies: [*replies[:-1], {**replies[-1], "id": 10**6}],
+        "swapped": lambda replies: [{**each, "id": "x"} for each in replies],
     }
     node.tamper = tampered[how]
+    # Cut in halves, down to requests that are no batches and match.
+    assert await _echo(http, 10) == list(range(10))
+    assert sorted(node.batches)[:10] == [1] * 10
+    assert len(node.batches) <= 2 * 10
+
+
+async def test_c1_a_single_reply_to_another_request_is_refused(
+    node: FakeNode, http: Endpoint
+) -> None:
+    _answer_with(node, '{"jsonrpc":"2.0","id":77,"result":"0x1"}')
     with pytest.raises(InconsistentResponse):
-        await _echo(http, 10)
+        await http.call("eth_blockNumber", [])
 
 
 async def test_headers_are_sent(node: FakeNode) -> None:
@@ -191,6 +202,7 @@ async def test_a_rate_limit_carries_the_time_the_node_asks_for(
         await http.call("eth_blockNumber", [])
     assert caught.value.retry_after == 17.0
     assert http.breaker.wait_seconds() > 16.0
+    assert len(node.headers) == 1
 
 
 @pytest.mark.parametrize(
@@ -198,12 +210,26 @@ async def test_a_rate_limit_carries_the_time_the_node_asks_for(
     [(None, None), ("soon", None), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("-1", 0.0)],
 )
 async def test_a_retry_after_of_any_form_is_understood(
-    node: FakeNode, http: Endpoint, sent: str | None, at_least: float | None
+    node: FakeNode, sent: str | None, at_least: float | None
 ) -> None:
     _answer_with(node, "", status=429, **({"Retry-After": sent} if sent else {}))
+    endpoint = Endpoint(node.url, patience=-1.0)
     with pytest.raises(RpcRateLimited) as caught:
-        await http.call("eth_blockNumber", [])
+        await endpoint.call("eth_blockNumber", [])
     assert caught.value.retry_after == at_least
+    assert len(node.headers) == 1
+    await endpoint.close()
+
+
+async def test_a_node_that_asks_for_a_moment_is_given_it(
+    node: FakeNode, http: Endpoint
+) -> None:
+    async def respond(request: web.Request, sent: Any) -> web.StreamResponse | None:
+        return web.Response(status=429) if len(node.headers) == 1 else None
+
+    node.respond = respond
+    assert await _echo(http, 15) == list(range(15))
+    assert len(node.headers) == 2
 
 
 async def test_a_result_counts_whatever_the_status_says(
@@ -229,7 +255,7 @@ async def test_an_error_object_is_an_rpc_error(node: FakeNode, http: Endpoint) -
 
 
 @pytest.mark.parametrize("how", ["413", "hang up", "error object", "list", "each"])
-async def test_a_batch_that_is_too_big_is_split_until_it_fits(
+async def test_a_batch_too_big_for_the_node_is_cut_and_never_again_sent_too_big(
     node: FakeNode, http: Endpoint, how: str
 ) -> None:
     error = {"code": 31, "message": "Batch of more than 3 requests are not allowed"}
@@ -253,9 +279,15 @@ async def test_a_batch_that_is_too_big_is_split_until_it_fits(
     node.respond = respond
     assert await _echo(http, 20) == list(range(20))
     assert max(node.batches) <= 3
-    node.batches.clear()
-    await _echo(http, 8)
+    # Where nothing was said it may have been chance, the first time.
+    for _ in range(6 if how == "hang up" else 1):
+        await _echo(http, 20)
     assert max(node.batches) <= 3
+    refused_before = len(node.headers) - len(node.batches)
+    for _ in range(5):
+        assert await _echo(http, 20) == list(range(20))
+    assert len(node.headers) - len(node.batches) == refused_before
+    assert max(node.batches) == 3
 
 
 async def test_a_single_request_that_is_too_big_says_so(
@@ -293,6 +325,65 @@ async def test_an_answer_cut_short_is_not_taken_for_one(
     node.respond = respond
     with pytest.raises(RpcUnavailable):
         await http.call("eth_blockNumber", [])
+
+
+async def test_an_answer_without_an_end_is_not_read_into_memory(
+    node: FakeNode, http: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indexer.chain.rpc.http.REPLY_BYTES", 1_000_000)
+    with pytest.raises(RangeTooLarge, match="more than 1000000 bytes"):
+        await http.call("big", [])
+    assert bytes(await http.call("eth_blockNumber", [])) == b'"0x10"'
+
+
+async def test_a_node_that_falls_silent_within_an_answer_is_given_up(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = asyncio.Event()
+
+    async def respond(request: web.Request, sent: Any) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "1000"})
+        await response.prepare(request)
+        await response.write(b'{"jsonrpc"')
+        await release.wait()
+        return response
+
+    node.respond = respond
+    monkeypatch.setattr("indexer.chain.rpc.http._STALL_SECONDS", 0.05)
+    endpoint = Endpoint(node.url, timeout=20)
+    with pytest.raises(RpcUnavailable, match="fell silent"):
+        await endpoint.call("eth_blockNumber", [])
+    release.set()
+    await endpoint.close()
+
+
+async def test_a_node_that_answers_nothing_costs_few_requests_of_many(
+    node: FakeNode, http: Endpoint
+) -> None:
+    _answer_with(node, "<html>maintenance</html>")
+    outcomes = await http.outcomes([Call("echo", [number]) for number in range(20)])
+    assert all(isinstance(each, RpcUnavailable) for each in outcomes)
+    # log2(20) cuts and three single requests.
+    assert len(node.headers) <= 5 + 3
+
+
+async def test_one_request_that_the_node_cannot_bear_costs_the_others_nothing(
+    node: FakeNode, http: Endpoint
+) -> None:
+    async def respond(request: web.Request, sent: Any) -> web.StreamResponse | None:
+        calls = sent if isinstance(sent, list) else [sent]
+        if not any(each["params"] == [13] for each in calls):
+            return None
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    node.respond = respond
+    outcomes = await http.outcomes([Call("echo", [number]) for number in range(20)])
+    failed = [at for at, one in enumerate(outcomes) if isinstance(one, RpcUnavailable)]
+    assert failed == [13]
+    # Each refusal is asked twice, as a kept connection may have been closed.
+    assert len(node.headers) <= 2 * 5 + 2 * 5
 
 
 async def test_a_silent_node_is_given_up_after_the_timeout(node: FakeNode) -> None:

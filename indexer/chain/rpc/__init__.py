@@ -14,11 +14,22 @@ from urllib.parse import urlsplit
 
 from indexer.chain.rpc.http import HttpTransport
 from indexer.chain.rpc.sockets import IpcTransport, WebSocketTransport
-from indexer.chain.rpc.transport import Answer, SubscriptionUnsupported, Transport
+from indexer.chain.rpc.transport import (
+    Answer,
+    MaybeTooLarge,
+    SubscriptionUnsupported,
+    Transport,
+)
 from indexer.errors import ConfigError
 from indexer.log import redact_url
 
-__all__ = ["Answer", "SubscriptionUnsupported", "Transport", "open_transport"]
+__all__ = [
+    "Answer",
+    "MaybeTooLarge",
+    "SubscriptionUnsupported",
+    "Transport",
+    "open_transport",
+]
 
 
 def open_transport(url: str, headers: Mapping[str, str], timeout: float) -> Transport:

@@ -10,9 +10,12 @@ from typing import Final
 import aiohttp
 from web3 import AsyncHTTPProvider
 
-from indexer.chain.rpc.transport import Answer, Transport
+from indexer.chain.rpc.transport import REPLY_BYTES, Answer, Transport
+from indexer.errors import RangeTooLarge
 
 _CONNECT_SECONDS: Final = 10.0
+# A node thinks before it answers, seldom for as long as this, and never in the middle.
+_STALL_SECONDS: Final = 30.0
 
 
 class HttpTransport(Transport):
@@ -40,6 +43,8 @@ class HttpTransport(Transport):
                 # A connection kept alive may be closed just as we use it; a request
                 # only reads, so once more on a fresh one tells which it was.
                 return await self._post(payload)
+        except aiohttp.SocketTimeoutError:
+            raise self.unavailable("fell silent before it had answered") from None
         except TimeoutError:
             raise self.unavailable(f"gave no answer in {self.timeout:g} s") from None
         except aiohttp.ClientConnectorError as error:
@@ -59,10 +64,24 @@ class HttpTransport(Transport):
     async def _post(self, payload: bytes) -> Answer:
         session = await self._open()
         async with session.post(self._url, data=payload) as response:
-            body = await response.read()
+            body = await self._body(response)
             return Answer(
                 body, response.status, _seconds(response.headers.get("Retry-After"))
             )
+
+    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
+        parts = []
+        left = REPLY_BYTES
+        async for part in response.content.iter_any():
+            left -= len(part)
+            if left < 0:
+                # Not read to its end, so the connection is of no use any more.
+                response.close()
+                raise RangeTooLarge(
+                    f"{self.name} answers with more than {REPLY_BYTES} bytes"
+                )
+            parts.append(part)
+        return b"".join(parts)
 
     async def _open(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
@@ -72,7 +91,9 @@ class HttpTransport(Transport):
                 headers=self._headers,
                 connector=aiohttp.TCPConnector(limit=0),
                 timeout=aiohttp.ClientTimeout(
-                    total=self.timeout, sock_connect=_CONNECT_SECONDS
+                    total=self.timeout,
+                    sock_connect=_CONNECT_SECONDS,
+                    sock_read=_STALL_SECONDS if self.timeout > _STALL_SECONDS else None,
                 ),
             )
         return await self._provider.cache_async_session(self._session)

@@ -15,10 +15,12 @@ from web3.exceptions import ProviderConnectionError
 from web3.providers.persistent import PersistentConnectionProvider
 from websockets.exceptions import WebSocketException
 
-from indexer.chain.rpc.transport import Answer, SubscriptionUnsupported, Transport
-
-# Blocks of 50 MB exist; the libraries' own limits are 1 MiB and 20 MB.
-MESSAGE_BYTES: Final = 256 * 1024 * 1024
+from indexer.chain.rpc.transport import (
+    REPLY_BYTES,
+    Answer,
+    SubscriptionUnsupported,
+    Transport,
+)
 
 # Endpoints count their ids from 1.
 _SUBSCRIBE_ID: Final = 0
@@ -215,7 +217,8 @@ class WebSocketTransport(SocketTransport):
             self._url,
             websocket_kwargs={
                 "additional_headers": self._headers,
-                "max_size": MESSAGE_BYTES,
+                # The libraries' own limits are 1 MiB, and 20 MB for IPC.
+                "max_size": REPLY_BYTES,
                 # Inflating a dense block costs more than decoding it.
                 "compression": None,
                 "ping_interval": 20,
@@ -237,7 +240,7 @@ class IpcTransport(SocketTransport):
     def _make(self) -> _RawIpc:
         return _RawIpc(
             self._path,
-            read_buffer_limit=MESSAGE_BYTES,
+            read_buffer_limit=REPLY_BYTES,
             request_timeout=self.timeout,
             max_connection_retries=1,
         )

@@ -9,6 +9,10 @@ from typing import Final, NamedTuple
 from indexer.errors import RangeTooLarge, RpcUnavailable
 from indexer.log import redact_url
 
+# Blocks of 50 MB exist; whatever is larger than this is no answer but an attack, and
+# memory is bounded.
+REPLY_BYTES: Final = 256 * 1024 * 1024
+
 
 class Answer(NamedTuple):
     """What came back: the body, and for HTTP its status and ``Retry-After``."""
@@ -16,6 +20,10 @@ class Answer(NamedTuple):
     body: bytes
     status: int | None = None
     retry_after: float | None = None
+
+
+class MaybeTooLarge(RangeTooLarge):
+    """A batch failed in a way that may be due to its size, or to something else."""
 
 
 class SubscriptionUnsupported(Exception):
@@ -33,7 +41,7 @@ class Transport(ABC):
     async def send(self, payload: bytes, *, first_id: int, count: int) -> Answer:
         """Send one request, or a batch of ``count``, and return the answer.
 
-        Its ids count from ``first_id``. Raises RpcUnavailable, and RangeTooLarge
+        Its ids count from ``first_id``. Raises RpcUnavailable, and MaybeTooLarge
         where the node closes the connection on a batch, as some do on large ones.
         """
 
@@ -54,11 +62,11 @@ class Transport(ABC):
         """Return the error for a problem, naming the node without its secrets."""
         return RpcUnavailable(f"{self.name} {problem}")
 
-    def dropped(self, count: int) -> RangeTooLarge | RpcUnavailable:
+    def dropped(self, count: int) -> MaybeTooLarge | RpcUnavailable:
         """Return the error for a connection that was closed on a request."""
         if count == 1:
             return self.unavailable("closed the connection without an answer")
-        return RangeTooLarge(
+        return MaybeTooLarge(
             f"{self.name} closed the connection on a batch of {count}",
             suggested=count // 2,
         )
