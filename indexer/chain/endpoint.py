@@ -84,6 +84,7 @@ class Endpoint:
         self.is_checked = False
         self.history_from = 0
         self.latency_seconds = 0.0
+        self.last_error: str | None = None
         self.breaker: Final = Breaker(clock)
         self.trust: Final = Trust(clock)
         self.pace: Final = Pace(rps, clock)
@@ -200,6 +201,7 @@ class Endpoint:
         self, calls: Sequence[Call], error: IndexerError, sent_at: float
     ) -> None:
         """Learn from what concerns a batch as a whole."""
+        self.last_error = str(error)
         if isinstance(error, RpcRateLimited):
             self.pace.limited(sent_at, retry_after=error.retry_after)
             self._in_flight.suffered(sent_at)

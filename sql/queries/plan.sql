@@ -40,3 +40,12 @@ where
     and parent.relname in (
         'blocks', 'transactions', 'withdrawals', 'receipts', 'logs'
     );
+
+-- name: lowest_queued_height
+-- The lowest height that is still to be indexed, by the payloads of ranges.
+select min((payload ->> 'from')::numeric)
+from {schema}.jobs
+where
+    kind in ('index_blocks', 'index_events')
+    and status in ('pending', 'running')
+    and jsonb_typeof(payload -> 'from') = 'number';
