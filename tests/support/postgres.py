@@ -43,8 +43,11 @@ _ABANDONED_AFTER_S = 600
 class PrivateServer:
     """A server that a test may stop, kill and restart."""
 
-    def __init__(self, home: Path, binaries: Path | None = None) -> None:
-        self.embedded = EmbeddedServer(home, settings=SETTINGS, binaries=binaries)
+    def __init__(
+        self, home: Path, binaries: Path | None = None, **settings: object
+    ) -> None:
+        chosen = {**SETTINGS, **{key: str(each) for key, each in settings.items()}}
+        self.embedded = EmbeddedServer(home, settings=chosen, binaries=binaries)
 
     @property
     def url(self) -> str:
@@ -75,12 +78,14 @@ class PrivateServer:
 
 
 @contextmanager
-def private_server(binaries: Path | None = None) -> Iterator[PrivateServer]:
+def private_server(
+    binaries: Path | None = None, **settings: object
+) -> Iterator[PrivateServer]:
     """Run a server in a temporary directory, and leave nothing behind."""
     home = Path(tempfile.mkdtemp(prefix=_PREFIX))
     # The system user who runs it for root has to pass through.
     home.chmod(0o711)
-    server = PrivateServer(home / "postgres", binaries)
+    server = PrivateServer(home / "postgres", binaries, **settings)
     try:
         server.start()
         yield server

@@ -21,8 +21,9 @@ _PINS = _QUERIES["vacuum_pins"]
 
 # None of our own transactions lives that long, and no vacuum notices shorter ones.
 LONG_TRANSACTION = timedelta(seconds=10)
-# Where a snapshot's age in seconds is unknown, it is old after this many transactions.
-_OLD_TRANSACTIONS = 10_000
+# Where a snapshot's age in seconds is unknown (a standby's, a slot's, a hidden
+# session's), it is old after this many transactions: a vacuum's worth of dead rows.
+OLD_TRANSACTIONS = 1000
 _LITERAL = re.compile(r"'(?:[^']|'')*'?")
 _QUERY_LENGTH = 160
 
@@ -127,11 +128,7 @@ async def _pins(conn: Connection) -> list[dict[str, Any]]:
     found = []
     for row in await _PINS.rows(conn):
         holder, name, owner, application, state, seconds, transactions, query = row
-        old = LONG_TRANSACTION.total_seconds()
-        known = seconds is not None
-        if holder != "replication slot" and (
-            seconds < old if known else transactions < _OLD_TRANSACTIONS
-        ):
+        if not _is_old(holder, state, seconds, transactions):
             continue
         found.append(
             {
@@ -147,6 +144,17 @@ async def _pins(conn: Connection) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _is_old(
+    holder: str, state: str | None, seconds: float | None, transactions: int
+) -> bool:
+    if holder == "replication slot" and state != "active":
+        # It will not move on by itself.
+        return True
+    if seconds is not None:
+        return seconds >= LONG_TRANSACTION.total_seconds()
+    return transactions >= OLD_TRANSACTIONS
 
 
 def _remedy(holder: str, name: str, state: str | None) -> str:

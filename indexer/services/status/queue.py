@@ -34,8 +34,8 @@ RATE_WINDOW = timedelta(minutes=15)
 _COUNTED_PAGES = 8192
 # And of larger tables this much is looked at: some 100,000 jobs.
 _SAMPLED_PAGES = 2048
-# The end of history that is read for durations and rates, a day: some 100,000 jobs.
-_HISTORY_PAGES = 2048
+# The end of history that is read for durations and rates, a day: some 20,000 jobs.
+_HISTORY_PAGES = 512
 _FAILED_LIMIT = 10_000
 # A part of a reason that is shorter names too much to retry by.
 _SHORTEST_ERROR_PART = 8
