@@ -1,16 +1,16 @@
 """What the kinds of jobs do: where the queue, the chain and the tables meet.
 
-Each fetches a chunk while the one before is written, and commits a chunk's rows
+Each loads some chunks ahead of the one that is written, and commits a chunk's rows
 together with the fence on its claim and how far it came, so a job that is taken over
 goes on behind the last committed chunk.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
+from time import monotonic
 from typing import TypeVar
 
 from indexer.chain.endpoints import Endpoint, Endpoints
@@ -23,7 +23,7 @@ from indexer.jobs.execution import Execution
 from indexer.jobs.worker import Handler
 from indexer.ranges import BlockRange, gaps, runs
 from indexer.rows import BlockData, BlockEvents, BlockRef
-from indexer.services.chunks import ChunkSizer
+from indexer.services.chunks import ByteBudget, ChunkSizer
 from indexer.services.finality import Finality
 from indexer.services.kinds import (
     INDEX_BLOCKS,
@@ -31,11 +31,22 @@ from indexer.services.kinds import (
     read_events_target,
     read_range,
 )
+from indexer.services.prefetch import Loaded, in_order
 from indexer.store import blocks as stored
 from indexer.store.copy import RangeNotFresh
+from indexer.store.encoded import (
+    EncodedBlocks,
+    EncodedEvents,
+    encode_blocks,
+    encode_events,
+)
 from indexer.store.partitions import ensure_partitions
 
 _Fetched = TypeVar("_Fetched", list[BlockData], list[BlockEvents])
+
+# What a process holds of chunks that are loaded or about to be, in bytes of JSON. A
+# chunk being decoded takes three times that for a moment, and one at a time is.
+_BYTES_IN_FLIGHT = 48 * 1024 * 1024
 
 
 class Indexing:
@@ -54,6 +65,7 @@ class Indexing:
         self._finality = finality
         self._block_chunks = ChunkSizer(chunk_blocks)
         self._event_chunks = ChunkSizer(chunk_blocks)
+        self.budget = ByteBudget(_BYTES_IN_FLIGHT)
 
     def handlers(self) -> dict[str, Handler]:
         """Return the handler of each kind."""
@@ -64,44 +76,38 @@ class Indexing:
         whole = read_range(execution.job.payload)
         async with self._database.connection() as conn:
             await ensure_partitions(conn, whole)
-        left = BlockRange(_resume_at(execution, whole), whole.last)
-        chunks = _ahead(self._fetch_block_chunks(left))
+        writer = _Writer(execution, whole, self._block_chunks, stored.range_is_empty)
+        chunks = in_order(
+            writer.left,
+            self._load_blocks,
+            sizer=self._block_chunks,
+            budget=self.budget,
+        )
         async with aclosing(chunks):
-            async for data in chunks:
-                await self._write_blocks(execution, whole, data)
+            async for chunk in chunks:
+                await self._write_blocks(writer, chunk)
 
-    async def _fetch_block_chunks(
-        self, left: BlockRange
-    ) -> AsyncGenerator[list[BlockData], None]:
-        first = left.first
-        while first <= left.last:
-            last = min(left.last, first + self._block_chunks.size - 1)
-            data = await self._fetch(
-                partial(fetch_blocks, heights=range(first, last + 1))
-            )
-            self._block_chunks.learn(len(data), sum(each.raw_bytes for each in data))
-            yield data
-            first = last + 1
+    async def _load_blocks(self, chunk: BlockRange) -> Loaded[EncodedBlocks]:
+        data = await self._fetch(partial(fetch_blocks, heights=chunk.heights()))
+        raw_bytes = sum(each.raw_bytes for each in data)
+        return Loaded(chunk, await encode_blocks(data), raw_bytes)
 
     async def _write_blocks(
-        self, execution: Execution, whole: BlockRange, data: list[BlockData]
+        self, writer: _Writer, chunk: Loaded[EncodedBlocks]
     ) -> None:
-        chunk = BlockRange(data[0].block.number, data[-1].block.number)
-        is_last = chunk.last == whole.last
+        job = writer.execution.job
 
         async def write(conn: Connection, fresh: bool) -> None:
-            await stored.write_blocks(conn, data=data, fresh=fresh)
-            if is_last:
+            await stored.write_blocks(conn, data=chunk.data, fresh=fresh)
+            if writer.is_last(chunk.blocks):
                 await backlog.enqueue(
                     conn,
                     kind=INDEX_EVENTS,
-                    payloads=[dict(execution.job.payload)],
-                    priority=execution.job.priority,
+                    payloads=[dict(job.payload)],
+                    priority=job.priority,
                 )
 
-        await self._commit(
-            execution, chunk, is_last, write, is_fresh=stored.range_is_empty
-        )
+        await writer.commit(chunk.blocks, write, rows=chunk.data.rows)
 
     async def index_events(self, execution: Execution) -> None:
         """Store the receipts and logs of stored blocks.
@@ -115,30 +121,32 @@ class Indexing:
         ):
             async with execution.finish(result={"obsolete": True}):
                 return
-        whole = target.blocks
-        left = BlockRange(_resume_at(execution, whole), whole.last)
-        chunks = _ahead(self._fetch_event_chunks(left))
+        writer = _Writer(
+            execution, target.blocks, self._event_chunks, stored.events_are_empty
+        )
+        if len(target.blocks) == 1:
+            # The tip's own: it must not stand in line behind a backfill.
+            await self._write_events(writer, await self._load_events(target.blocks))
+            return
+        chunks = in_order(
+            writer.left,
+            self._load_events,
+            sizer=self._event_chunks,
+            budget=self.budget,
+        )
         async with aclosing(chunks):
-            async for events in chunks:
-                await self._write_events(execution, whole, events)
+            async for chunk in chunks:
+                await self._write_events(writer, chunk)
 
     async def _is_stored(self, number: int, block_hash: bytes) -> bool:
         async with self._database.connection() as conn:
             return await stored.block_hash(conn, number) == block_hash
 
-    async def _fetch_event_chunks(
-        self, left: BlockRange
-    ) -> AsyncGenerator[list[BlockEvents], None]:
-        first = left.first
-        while first <= left.last:
-            last = min(left.last, first + self._event_chunks.size - 1)
-            refs = await self._refs(BlockRange(first, last))
-            events = await self._fetch(partial(fetch_events, refs=refs))
-            self._event_chunks.learn(
-                len(events), sum(each.raw_bytes for each in events)
-            )
-            yield events
-            first = last + 1
+    async def _load_events(self, chunk: BlockRange) -> Loaded[EncodedEvents]:
+        refs = await self._refs(chunk)
+        events = await self._fetch(partial(fetch_events, refs=refs))
+        raw_bytes = sum(each.raw_bytes for each in events)
+        return Loaded(chunk, await encode_events(events), raw_bytes)
 
     async def _refs(self, chunk: BlockRange) -> list[BlockRef]:
         around = BlockRange(max(0, chunk.first - 1), chunk.last + 1)
@@ -159,47 +167,14 @@ class Indexing:
         return refs
 
     async def _write_events(
-        self, execution: Execution, whole: BlockRange, events: list[BlockEvents]
+        self, writer: _Writer, chunk: Loaded[EncodedEvents]
     ) -> None:
-        chunk = BlockRange(events[0].number, events[-1].number)
-        final = await self._finality.is_final(chunk.last)
+        final = await self._finality.is_final(chunk.blocks.last)
 
         async def write(conn: Connection, fresh: bool) -> None:
-            await stored.write_events(conn, data=events, fresh=fresh, final=final)
+            await stored.write_events(conn, data=chunk.data, fresh=fresh, final=final)
 
-        await self._commit(
-            execution,
-            chunk,
-            chunk.last == whole.last,
-            write,
-            is_fresh=stored.events_are_empty,
-        )
-
-    async def _commit(
-        self,
-        execution: Execution,
-        chunk: BlockRange,
-        is_last: bool,
-        write: Callable[[Connection, bool], Awaitable[None]],
-        *,
-        is_fresh: Callable[[Connection, BlockRange], Awaitable[bool]],
-    ) -> None:
-        """Commit a chunk under the job's token, the last one with the completion."""
-        progress: dict[str, object] = {"next": chunk.last + 1}
-        for may_be_fresh in (True, False):
-            transaction = (
-                execution.finish(result=progress)
-                if is_last
-                else execution.chunk(progress=progress)
-            )
-            try:
-                async with transaction as conn:
-                    fresh = may_be_fresh and await is_fresh(conn, chunk)
-                    await write(conn, fresh)
-                return
-            except RangeNotFresh:
-                # Another writer came between the look and the COPY.
-                continue
+        await writer.commit(chunk.blocks, write, rows=chunk.data.rows)
 
     async def _fetch(
         self, fetch: Callable[[Endpoint], Awaitable[_Fetched]]
@@ -221,25 +196,55 @@ class Indexing:
             ) from error
 
 
+class _Writer:
+    """Commits the chunks of one job under its token, the last with the completion."""
+
+    def __init__(
+        self,
+        execution: Execution,
+        whole: BlockRange,
+        sizer: ChunkSizer,
+        is_fresh: Callable[[Connection, BlockRange], Awaitable[bool]],
+    ) -> None:
+        self.execution = execution
+        self.left = BlockRange(_resume_at(execution, whole), whole.last)
+        self._sizer = sizer
+        self._is_fresh = is_fresh
+        self._rows = 0
+
+    def is_last(self, chunk: BlockRange) -> bool:
+        """Tell whether the job is done with this chunk."""
+        return chunk.last == self.left.last
+
+    async def commit(
+        self,
+        chunk: BlockRange,
+        write: Callable[[Connection, bool], Awaitable[None]],
+        *,
+        rows: int,
+    ) -> None:
+        """Write a chunk; whether its range is fresh is looked at and then believed."""
+        self._rows += rows
+        progress: dict[str, object] = {"next": chunk.last + 1}
+        for may_be_fresh in (True, False):
+            transaction = (
+                self.execution.finish(result={**progress, "rows": self._rows})
+                if self.is_last(chunk)
+                else self.execution.chunk(progress=progress)
+            )
+            began = monotonic()
+            try:
+                async with transaction as conn:
+                    fresh = may_be_fresh and await self._is_fresh(conn, chunk)
+                    await write(conn, fresh)
+            except RangeNotFresh:
+                # Another writer came between the look and the COPY.
+                continue
+            self._sizer.learn_seconds(len(chunk), monotonic() - began)
+            return
+
+
 def _resume_at(execution: Execution, whole: BlockRange) -> int:
     progress = execution.job.progress or {}
     behind = progress.get("next", whole.first)
     return behind if whole.first <= behind <= whole.last else whole.first
-
-
-async def _ahead(
-    source: AsyncGenerator[_Fetched, None],
-) -> AsyncGenerator[_Fetched, None]:
-    """Fetch the next chunk while the caller works on the one before."""
-
-    async def following() -> _Fetched | None:
-        return await anext(source, None)
-
-    task = asyncio.ensure_future(following())
-    try:
-        while (item := await task) is not None:
-            task = asyncio.ensure_future(following())
-            yield item
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
