@@ -57,7 +57,7 @@ class RecordedChain(Head):
             for block, receipts in blocks
         }
         with self._lock:
-            lowest = min(made, default=0)
+            lowest = min(made, default=sys.maxsize)
             for height in [kept for kept in self._blocks if kept >= lowest]:
                 del self._blocks[height]
             self._blocks.update(made)

@@ -149,6 +149,11 @@ async def test_faults_strike_recorded_blocks_too(
         client = Client(node.url, session)
         assert await client.receipts(8) == pairs[8][1][:-1]
         assert await client.result("eth_blockNumber") == hex(24)
+        await client.result("devnode_fault")
+        client.headers = {FAULT_HEADER: "other_block"}
+        assert await client.block(8) == pairs[7][0]
+        # There is none below the lowest.
+        assert await client.block(0) == pairs[0][0]
 
 
 @fixtures.needs_fixtures

@@ -165,6 +165,7 @@ BLOCK_KINDS = {
         "The block's last transaction and its receipt are of type `field` (0x7e).",
         BLOCKS | RECEIPTS,
         _unknown_type,
+        scheduled=False,
         field="0x7e",
     ),
 }

@@ -89,8 +89,8 @@ class Kind:
 
     ``methods`` is what it can spoil, empty for all. ``defaults`` fill the fields
     that a fault leaves out. ``scheduled`` says whether a schedule that names no
-    kinds draws it: not those that a client can only wait out. ``heads`` changes
-    which heights are announced.
+    kinds draws it: not those that a client can only wait out, nor lies that no hash
+    reveals. ``heads`` changes which heights are announced.
     """
 
     doc: str

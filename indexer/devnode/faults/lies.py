@@ -19,7 +19,14 @@ Json = dict[str, Any]
 Lie = Callable[[Fault, Any], Any]
 
 
-def lie(doc: str, methods: frozenset[str], tell: Lie, **defaults: object) -> CallKind:
+def lie(
+    doc: str,
+    methods: frozenset[str],
+    tell: Lie,
+    *,
+    scheduled: bool = True,
+    **defaults: object,
+) -> CallKind:
     """Return the kind of fault that tells a lie."""
 
     def spoil(fault: Fault, _memory: Memory, met: Met) -> Outcome | None:
@@ -32,7 +39,7 @@ def lie(doc: str, methods: frozenset[str], tell: Lie, **defaults: object) -> Cal
         return msgspec.json.encode(result if told is None else told)
 
     return CallKind(
-        doc=doc, spoil=spoil, methods=methods, defaults=defaults, scheduled=True
+        doc=doc, spoil=spoil, methods=methods, defaults=defaults, scheduled=scheduled
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from random import Random
 
 import msgspec
 
@@ -17,9 +18,9 @@ class FaultSchedule(
     """A fault on a share ``rate`` of all requests, chosen by (seed, their number).
 
     ``kinds`` are faults, or their names or short forms; without any, every kind
-    that a patient client gets over. A request meets the chosen kind, or, where
-    that does not concern it, the next one that does, so that about ``rate`` of the
-    requests are hit whatever they ask.
+    that a patient and distrustful client gets over. Where the chosen one has
+    nothing to spoil in a request, another one is chosen, so that about ``rate`` of
+    the requests are hit whatever they ask.
     """
 
     seed: int = 0
@@ -48,9 +49,10 @@ class Draws:
     def next(
         self, concerns: Callable[[Fault], bool]
     ) -> tuple[Sequence[Fault], int] | None:
-        """Return what the next request meets, the first that ``concerns`` it first.
+        """Return what the next request may meet, in the order of choice.
 
-        With the candidates comes a number to choose a place in the request by.
+        With the faults that ``concerns`` allows comes a number to choose a place in
+        the request by.
         """
         number = self._requests
         self._requests += 1
@@ -58,7 +60,6 @@ class Draws:
         chance = blake2b(key, digest_size=24).digest()
         if int.from_bytes(chance[:8], "big") >= self._schedule.rate * 2**64:
             return None
-        first = int.from_bytes(chance[8:16], "big") % len(self._faults)
-        turned = (*self._faults[first:], *self._faults[:first])
-        candidates = [fault for fault in turned if concerns(fault)]
+        candidates = [fault for fault in self._faults if concerns(fault)]
+        Random(chance[8:16]).shuffle(candidates)
         return candidates, int.from_bytes(chance[16:], "big")

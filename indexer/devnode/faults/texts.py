@@ -41,7 +41,6 @@ def _text(doc: str, text: bytes) -> CallKind:
         spoil=spoil,
         methods=BLOCKS | RECEIPTS | RECEIPT | LOGS,
         defaults={"field": "note"},
-        scheduled=True,
     )
 
 

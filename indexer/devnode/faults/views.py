@@ -103,7 +103,8 @@ class View:
             self._blocks.set_head(self._chain.head)
 
     def _shifted(self, height: int) -> int:
-        return max(0, height - self._shift)
+        lower = max(0, height - self._shift)
+        return lower if self._blocks.holds(lower) else height
 
     def _lower(self, height: int | None) -> int | None:
         return None if height is None else max(0, height - self._behind)
