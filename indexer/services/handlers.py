@@ -14,7 +14,6 @@ from time import monotonic
 from typing import TypeVar
 
 from indexer.chain.endpoints import Endpoint, Endpoints
-from indexer.chain.fetch import fetch_blocks, fetch_events
 from indexer.chain.tip import head_number
 from indexer.db.connection import Connection, Database
 from indexer.errors import InconsistentResponse, NotYetAvailable, RpcUnavailable
@@ -32,6 +31,7 @@ from indexer.services.kinds import (
     read_range,
 )
 from indexer.services.prefetch import Loaded, in_order
+from indexer.services.proofs import Fetched, Prover
 from indexer.store import blocks as stored
 from indexer.store.copy import RangeNotFresh
 from indexer.store.encoded import (
@@ -42,7 +42,7 @@ from indexer.store.encoded import (
 )
 from indexer.store.partitions import ensure_partitions
 
-_Fetched = TypeVar("_Fetched", list[BlockData], list[BlockEvents])
+_Fetched = TypeVar("_Fetched", Fetched[BlockData], Fetched[BlockEvents])
 
 # What a process holds of chunks that are loaded or about to be, in bytes of JSON. A
 # chunk being decoded takes three times that for a moment, and one at a time is.
@@ -57,12 +57,14 @@ class Indexing:
         database: Database,
         endpoints: Endpoints,
         finality: Finality,
+        prover: Prover,
         *,
         chunk_blocks: int | None = None,
     ) -> None:
         self._database = database
         self._endpoints = endpoints
         self._finality = finality
+        self._prover = prover
         self._block_chunks = ChunkSizer(chunk_blocks)
         self._event_chunks = ChunkSizer(chunk_blocks)
         self.budget = ByteBudget(_BYTES_IN_FLIGHT)
@@ -88,9 +90,11 @@ class Indexing:
                 await self._write_blocks(writer, chunk)
 
     async def _load_blocks(self, chunk: BlockRange) -> Loaded[EncodedBlocks]:
-        data = await self._fetch(partial(fetch_blocks, heights=chunk.heights()))
+        data, certainty = await self._fetch(
+            partial(self._prover.fetch_blocks, heights=chunk.heights())
+        )
         raw_bytes = sum(each.raw_bytes for each in data)
-        return Loaded(chunk, await encode_blocks(data), raw_bytes)
+        return Loaded(chunk, await encode_blocks(data), raw_bytes, certainty)
 
     async def _write_blocks(
         self, writer: _Writer, chunk: Loaded[EncodedBlocks]
@@ -98,7 +102,9 @@ class Indexing:
         job = writer.execution.job
 
         async def write(conn: Connection, fresh: bool) -> None:
-            await stored.write_blocks(conn, data=chunk.data, fresh=fresh)
+            await stored.write_blocks(
+                conn, data=chunk.data, fresh=fresh, certainty=chunk.certainty
+            )
             if writer.is_last(chunk.blocks):
                 await backlog.enqueue(
                     conn,
@@ -144,9 +150,11 @@ class Indexing:
 
     async def _load_events(self, chunk: BlockRange) -> Loaded[EncodedEvents]:
         refs = await self._refs(chunk)
-        events = await self._fetch(partial(fetch_events, refs=refs))
+        events, certainty = await self._fetch(
+            partial(self._prover.fetch_events, refs=refs)
+        )
         raw_bytes = sum(each.raw_bytes for each in events)
-        return Loaded(chunk, await encode_events(events), raw_bytes)
+        return Loaded(chunk, await encode_events(events), raw_bytes, certainty)
 
     async def _refs(self, chunk: BlockRange) -> list[BlockRef]:
         around = BlockRange(max(0, chunk.first - 1), chunk.last + 1)
@@ -172,7 +180,13 @@ class Indexing:
         final = await self._finality.is_final(chunk.blocks.last)
 
         async def write(conn: Connection, fresh: bool) -> None:
-            await stored.write_events(conn, data=chunk.data, fresh=fresh, final=final)
+            await stored.write_events(
+                conn,
+                data=chunk.data,
+                fresh=fresh,
+                final=final,
+                certainty=chunk.certainty,
+            )
 
         await writer.commit(chunk.blocks, write, rows=chunk.data.rows)
 

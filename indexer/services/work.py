@@ -10,6 +10,7 @@ from indexer.db.connection import Database
 from indexer.jobs.settings import WorkerSettings
 from indexer.jobs.worker import Worker
 from indexer.metrics import Metrics
+from indexer.services.chainprofile import make_prover
 from indexer.services.finality import Finality
 from indexer.services.handlers import Indexing
 from indexer.services.identity import check_identity
@@ -31,6 +32,7 @@ async def make_worker(
         database,
         endpoints,
         Finality(endpoints, config.finality_depth),
+        await make_prover(database, endpoints, level=config.verify),
         chunk_blocks=config.chunk_blocks,
     )
     return Worker(

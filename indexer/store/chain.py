@@ -12,9 +12,13 @@ from indexer.ranges import BlockRange, union
 _QUERIES = load("chain")
 _IDENTITY = _QUERIES["chain_identity"]
 _CLAIM = _QUERIES["claim_chain"]
+_PROFILE = _QUERIES["keep_profile"]
 _RECORD_PLAN = _QUERIES["record_plan"]
 _PLANNED = _QUERIES["planned_ranges"]
 _LOCK_PLANNING = _QUERIES["lock_planning"]
+
+
+UNKNOWN_PROFILE = "unknown"
 
 
 class StoredIdentity(NamedTuple):
@@ -47,6 +51,18 @@ async def claim_identity(
             "--rpc-url, or another --schema for this chain"
         )
     return held
+
+
+async def profile(conn: Connection) -> str:
+    """Return the name of what can be proven of the chain, or UNKNOWN_PROFILE."""
+    row = await _IDENTITY.row(conn)
+    return UNKNOWN_PROFILE if row is None else str(row[2])
+
+
+async def keep_profile(conn: Connection, name: str) -> str:
+    """Note what can be proven of the chain, once; return what is noted."""
+    await _PROFILE.run(conn, profile=name, unknown=UNKNOWN_PROFILE)
+    return await profile(conn)
 
 
 async def lock_planning(conn: Connection) -> None:

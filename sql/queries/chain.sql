@@ -9,6 +9,12 @@ insert into {schema}.chain (chain_id, genesis_hash)
 values (%(chain_id)s::numeric, %(genesis_hash)s::bytea)
 on conflict do nothing;
 
+-- name: keep_profile
+-- Note what can be proven of the chain; two processes at once agree on one.
+update {schema}.chain
+set profile = %(profile)s::text
+where profile = %(unknown)s::text;
+
 -- name: record_plan
 -- Remember what was planned, for progress and for the hole below the tip.
 insert into {schema}.plans (from_block, to_block, range_size, jobs_queued)

@@ -17,6 +17,7 @@ from indexer.chain.verify.profiles import (
     Commitment,
     Profile,
     profile_of,
+    recalled_profile,
 )
 from indexer.chain.verify.proof import Proof
 
@@ -32,4 +33,5 @@ __all__ = [
     "prove_block",
     "prove_events",
     "prove_header",
+    "recalled_profile",
 ]

@@ -145,3 +145,14 @@ def probed_profile(proves: frozenset[Commitment]) -> Profile:
     """Return the profile of a chain whose blocks have shown what can be proven."""
     name = _PROBED + "+".join(item for item in Commitment if item in proves)
     return UNKNOWN._replace(name=name, proves=proves)
+
+
+def recalled_profile(name: str) -> Profile | None:
+    """Return the profile that probing has given this name, None for another's."""
+    if not name.startswith(_PROBED):
+        return None
+    listed = name.removeprefix(_PROBED)
+    parts = frozenset(listed.split("+") if listed else ())
+    if not parts <= frozenset(Commitment):
+        return None
+    return probed_profile(frozenset(map(Commitment, parts)))

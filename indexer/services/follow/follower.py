@@ -22,12 +22,14 @@ from indexer.errors import (
 )
 from indexer.jobs.workers import Identity
 from indexer.metrics import Metrics
+from indexer.services.chainprofile import make_prover
 from indexer.services.follow import cursor
 from indexer.services.follow.cursor import Start
 from indexer.services.follow.role import Role
 from indexer.services.follow.walk import Walk
 from indexer.services.follow.watchdog import Watchdog
 from indexer.services.identity import check_identity
+from indexer.services.proofs import Level, Prover
 from indexer.store.copy import RangeNotFresh
 
 # How long a hint of a new head is waited for before the head is asked for.
@@ -45,6 +47,7 @@ class Follower:
         endpoints: Endpoints,
         *,
         name: str,
+        prover: Prover,
         lease: timedelta,
         finality_depth: int | None = None,
         start: Start = None,
@@ -65,6 +68,7 @@ class Follower:
             database,
             self._lead,
             self._role,
+            prover=prover,
             depth=finality_depth,
             metrics=self._metrics,
             watchdog=self._watchdog,
@@ -221,6 +225,7 @@ async def make_follower(
     endpoints: Endpoints,
     *,
     lease: timedelta,
+    verify: Level = "auto",
     finality_depth: int | None = None,
     start: Start = None,
     until: int | None = None,
@@ -235,6 +240,7 @@ async def make_follower(
         database,
         endpoints,
         name=Identity.of_this_process(role="follow").name,
+        prover=await make_prover(database, endpoints, level=verify),
         lease=lease,
         finality_depth=finality_depth,
         start=start,

@@ -23,6 +23,7 @@ from indexer.errors import FinalityViolated, IndexerError
 from indexer.services.follow.final import Finality
 from indexer.services.follow.replace import Replaced, replace_above
 from indexer.services.follow.role import Role
+from indexer.services.proofs import Prover
 from indexer.store import blocks as stored
 from indexer.store import reorg
 from indexer.store.blocks import StoredBlock
@@ -71,12 +72,14 @@ class Reconciler:
         database: Database,
         lead: Lead,
         role: Role,
+        prover: Prover,
         finality: Finality,
         clock: Clock = time.monotonic,
     ) -> None:
         self._database = database
         self._lead = lead
         self._role = role
+        self._prover = prover
         self._finality = finality
         self._clock = clock
         self._tie: tuple[bytes, bytes] | None = None
@@ -138,6 +141,7 @@ class Reconciler:
             self._database,
             self._lead,
             self._role,
+            self._prover,
             head=head,
             fork=fork,
             highest=highest,

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import NamedTuple
 
-from indexer.chain.fetch import fetch_blocks
 from indexer.chain.lead import Head, Lead
 from indexer.db.connection import Connection, Database
 from indexer.db.queries import load
@@ -21,6 +20,7 @@ from indexer.services.chunks import ChunkSizer
 from indexer.services.follow.role import Role
 from indexer.services.follow.spool import Spool
 from indexer.services.kinds import INDEX_EVENTS, TIP_PRIORITY, tip_payload
+from indexer.services.proofs import Fetched, Prover
 from indexer.store import blocks as stored
 from indexer.store import reorg
 from indexer.store.blocks import StoredBlock
@@ -50,6 +50,7 @@ async def replace_above(
     database: Database,
     lead: Lead,
     role: Role,
+    prover: Prover,
     *,
     head: Head,
     fork: int,
@@ -68,9 +69,9 @@ async def replace_above(
         await ensure_partitions(conn, heights)
     with Spool() as spool:
         new_tip = None
-        async for data in _successors(lead, head, heights, below):
-            spool.put(data)
-            new_tip = data[-1].block
+        async for fetched in _successors(lead, prover, head, heights, below):
+            spool.put(fetched)
+            new_tip = fetched.data[-1].block
         assert new_tip is not None, "a range of blocks is never empty"
         done = Reorg(fork, highest.number - fork, highest.hash, new_tip.hash)
         async with database.transaction() as conn:
@@ -78,21 +79,22 @@ async def replace_above(
             await _settle_jobs(conn, fork)
             await _check_unchanged(conn, fork, below, highest)
             await reorg.delete_above(conn, fork=fork)
-            for data in spool.chunks():
-                await store_new(conn, data, fresh=True)
+            for fetched in spool.chunks():
+                await store_new(conn, fetched, fresh=True)
             await reorg.record(conn, done)
     return Replaced(done, StoredBlock(new_tip.number, new_tip.hash))
 
 
 async def store_new(
     conn: Connection,
-    data: list[BlockData],
+    fetched: Fetched[BlockData],
     *,
     fresh: bool,
     known: frozenset[int] = frozenset(),
 ) -> int:
     """Store blocks, and jobs for those that are not ``known`` as stored already."""
-    await stored.write_blocks(conn, data=data, fresh=fresh)
+    data, certainty = fetched
+    await stored.write_blocks(conn, data=data, fresh=fresh, certainty=certainty)
     new = [each.block for each in data if each.block.number not in known]
     await backlog.enqueue(
         conn,
@@ -104,16 +106,17 @@ async def store_new(
 
 
 async def _successors(
-    lead: Lead, head: Head, heights: BlockRange, below: bytes | None
-) -> AsyncIterator[list[BlockData]]:
+    lead: Lead, prover: Prover, head: Head, heights: BlockRange, below: bytes | None
+) -> AsyncIterator[Fetched[BlockData]]:
     """Fetch blocks from one endpoint, each chunk fitting the one before."""
     sizer = ChunkSizer()
     first = heights.first
     while first <= heights.last:
         last = min(heights.last, first + sizer.size - 1)
-        data = await lead.ask(
-            head.endpoint, partial(fetch_blocks, heights=range(first, last + 1))
+        fetched = await lead.ask(
+            head.endpoint, partial(prover.fetch_blocks, heights=range(first, last + 1))
         )
+        data = fetched.data
         if below is not None and data[0].block.parent_hash != below:
             raise InconsistentResponse(
                 f"{head.endpoint.name} changed its chain while it was asked: block "
@@ -121,7 +124,7 @@ async def _successors(
                 block_number=first,
             )
         sizer.learn(len(data), sum(each.raw_bytes for each in data))
-        yield data
+        yield fetched
         below = data[-1].block.hash
         first = last + 1
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from indexer.rows import BlockData
+from indexer.services.proofs import Fetched
 
 
 class Spool:
@@ -33,14 +34,14 @@ class Spool:
     ) -> None:
         self._file.close()
 
-    def put(self, data: list[BlockData]) -> None:
+    def put(self, fetched: Fetched[BlockData]) -> None:
         """Add a chunk."""
-        pickle.dump(data, self._file, protocol=pickle.HIGHEST_PROTOCOL)
+        pickle.dump(fetched, self._file, protocol=pickle.HIGHEST_PROTOCOL)
         self._chunks += 1
 
-    def chunks(self) -> Iterator[list[BlockData]]:
+    def chunks(self) -> Iterator[Fetched[BlockData]]:
         """Return the chunks in their order; from the start each time."""
         self._file.seek(0)
         for _ in range(self._chunks):
-            chunk: list[BlockData] = pickle.load(self._file)
+            chunk: Fetched[BlockData] = pickle.load(self._file)
             yield chunk

@@ -6,7 +6,6 @@ import logging
 import time
 from functools import partial
 
-from indexer.chain.fetch import fetch_blocks
 from indexer.chain.lead import Head, Lead
 from indexer.chain.tip import marks
 from indexer.db.connection import Database
@@ -21,6 +20,7 @@ from indexer.services.follow.reconcile import Reconciler, Verdict
 from indexer.services.follow.replace import store_new
 from indexer.services.follow.role import Role
 from indexer.services.follow.watchdog import Watchdog
+from indexer.services.proofs import Fetched, Prover
 from indexer.store import blocks as stored
 from indexer.store.blocks import StoredBlock
 from indexer.store.partitions import HEIGHTS_PER_PARTITION, ensure_partitions
@@ -43,6 +43,7 @@ class Walk:
         lead: Lead,
         role: Role,
         *,
+        prover: Prover,
         depth: int | None,
         metrics: Metrics,
         watchdog: Watchdog,
@@ -51,6 +52,7 @@ class Walk:
         self._database = database
         self._lead = lead
         self._role = role
+        self._prover = prover
         self._metrics = metrics
         self._watchdog = watchdog
         self._chunks = ChunkSizer()
@@ -58,7 +60,7 @@ class Walk:
         self._looked_at = float("-inf")
         self._partitions_to = -1
         self.finality = Finality(database, lead, role, depth=depth)
-        self._reconciler = Reconciler(database, lead, role, self.finality)
+        self._reconciler = Reconciler(database, lead, role, prover, self.finality)
         self.next_height = -1
         self.blocks_written = 0
 
@@ -82,13 +84,15 @@ class Walk:
         """
         last = min(last, self.next_height + self._chunks.size - 1)
         heights = BlockRange(self.next_height, last)
-        data = await self._lead.ask(
-            head.endpoint, partial(fetch_blocks, heights=heights.heights())
+        fetched = await self._lead.ask(
+            head.endpoint,
+            partial(self._prover.fetch_blocks, heights=heights.heights()),
         )
+        data = fetched.data
         self._chunks.learn(len(data), sum(each.raw_bytes for each in data))
         await self._ensure_partitions(heights.last)
         try:
-            written = await self._store(heights, data)
+            written = await self._store(heights, fetched)
         except ChainDataError:
             # Another block, parent or child is stored: a reorganisation, or not.
             if await self._reconcile() is Verdict.AGREED:
@@ -127,7 +131,7 @@ class Walk:
         else:
             await self._reconcile()
 
-    async def _store(self, heights: BlockRange, data: list[BlockData]) -> int:
+    async def _store(self, heights: BlockRange, fetched: Fetched[BlockData]) -> int:
         """Commit blocks and their jobs together: both are seen, or neither."""
         async with self._database.transaction() as conn:
             await self._role.fence(conn)
@@ -137,7 +141,7 @@ class Walk:
                 for each in run.heights()
             )
             fresh = not known and await stored.range_is_empty(conn, heights)
-            return await store_new(conn, data, fresh=fresh, known=known)
+            return await store_new(conn, fetched, fresh=fresh, known=known)
 
     async def _reconcile(self) -> Verdict:
         """Compare the stored tail with the nodes', and go on behind what is right."""
