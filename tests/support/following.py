@@ -15,6 +15,7 @@ import psycopg
 from indexer.chain.endpoints import Endpoints
 from indexer.config import load_config
 from indexer.db.connection import Database
+from indexer.devnode.server import Devnode
 from indexer.jobs.history import ensure_history
 from indexer.services.follow import Follower, make_follower
 from indexer.services.work import make_worker
@@ -159,6 +160,15 @@ class Following:
 
         await self.until(noted)
 
+    async def until_asked(self, node: Devnode, requests: int) -> None:
+        """Wait until a node has been sent so many more requests, and answered."""
+        seen = node.counters.requests
+
+        async def asked() -> bool:
+            return node.counters.requests >= seen + requests
+
+        await self.until(asked)
+
     async def follower_stopped(self) -> None:
         """Stop the follower and wait for its end."""
         self.follower.request_stop()
@@ -179,9 +189,14 @@ async def following(
         database_url=database_url, rpc_url=urls, poll_interval="1s", concurrency=2
     )
     async with AsyncExitStack() as stack:
-        database = await stack.enter_async_context(
-            Database(database_url, schema="indexer", size=10)
-        )
+        database, own = [
+            await stack.enter_async_context(
+                Database(
+                    database_url, schema="indexer", size=10, application=application
+                )
+            )
+            for application in ("indexer tests", "indexer follow")
+        ]
         async with database.connection() as conn:
             await ensure_history(conn)
         endpoints = await stack.enter_async_context(Endpoints.from_urls(urls))
@@ -191,7 +206,7 @@ async def following(
             stack.push_async_callback(asyncio.wait_for, working, 30)
             stack.callback(worker.request_stop)
         follower = await make_follower(
-            database,
+            own,
             endpoints,
             lease=lease,
             start=start,
