@@ -29,8 +29,8 @@ from indexer.config import Config
 from indexer.jobs.observer import Ending
 from indexer.metrics import Metrics
 from indexer.services.follow import make_follower
-from indexer.services.telemetry import serve_metrics
-from indexer.services.work import make_worker, pool_size
+from indexer.services.telemetry import serve_metrics, watch, watch_worker
+from indexer.services.work import make_worker, pool_size, tune_collector
 
 
 @click.command()
@@ -89,10 +89,13 @@ async def _work(config: Config, url: str, drain: bool) -> int:
         open_endpoints(config) as endpoints,
     ):
         metrics = Metrics()
+        watch(metrics, database=database, endpoints=endpoints)
         worker = await make_worker(config, database, endpoints, metrics)
+        watch_worker(metrics, worker)
         async with serve_metrics(
             metrics, port=config.metrics_port, complaint=worker.complaint
         ):
+            tune_collector()
             with stop_on_signals(worker.request_stop) as stopped:
                 async with drain_progress(database, shown=drain):
                     stats = await worker.run(drain=drain)
@@ -156,15 +159,22 @@ async def _follow(
         open_database(config, url, application="follow") as database,
         open_endpoints(config) as endpoints,
     ):
+        metrics = Metrics()
+        watch(metrics, database=database, endpoints=endpoints)
         follower = await make_follower(
             database,
             endpoints,
             lease=min(config.lease, timedelta(seconds=15)),
+            verify=config.verify,
             finality_depth=config.finality_depth,
             start=start,  # type: ignore[arg-type]
             until=until,
+            metrics=metrics,
         )
-        with stop_on_signals(follower.request_stop) as stopped:
-            written = await follower.run()
+        async with serve_metrics(
+            metrics, port=config.metrics_port, complaint=follower.complaint
+        ):
+            with stop_on_signals(follower.request_stop) as stopped:
+                written = await follower.run()
     click.echo(f"{written} blocks stored; the next is {follower.next_height}", err=True)
     return stopped.exit_code
