@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
 from random import Random
 from time import monotonic
 
 from indexer.db.connection import Connection, Database
 from indexer.jobs.backlog import any_job_left
-from indexer.jobs.claims import claim, pending_lanes
+from indexer.jobs.claims import FRONT, Lane, Mark, claim, pending_lanes
 from indexer.jobs.endings import release_strays
+from indexer.jobs.job import Job
 from indexer.jobs.listen import WakeUps
+from indexer.jobs.marks import ScanMarks
 from indexer.jobs.observer import Observer
-from indexer.jobs.running import RunningJobs
+from indexer.jobs.running import Group, RunningJobs
 from indexer.jobs.settings import WorkerSettings
 
 _LOG = logging.getLogger(__name__)
@@ -35,7 +36,6 @@ class ClaimLoop:
         *,
         running: RunningJobs,
         worker: str,
-        kinds: Collection[str],
         settings: WorkerSettings,
         wakeups: WakeUps,
         observer: Observer,
@@ -44,13 +44,16 @@ class ClaimLoop:
         self._database = database
         self._running = running
         self._worker = worker
-        self._kinds = kinds
+        self._groups = running.groups
+        self._kinds = [kind for group in self._groups for kind in group.kinds]
+        self._marks = ScanMarks()
         self._settings = settings
         self._wakeups = wakeups
         self._observer = observer
         self._random = random
         self._is_stopped = False
         self._is_hungry = False
+        self._has_waited = False
         self._looked_at: float | None = None
 
     def stop(self) -> None:
@@ -87,7 +90,8 @@ class ClaimLoop:
                 if not await self._is_any_left():
                     return
                 pause = min(pause, _DRAIN_POLL_SECONDS)
-            await self._wakeups.wait(pause)
+            if await self._wakeups.wait(pause) in ("notified", "listening"):
+                self._marks.wake()
 
     async def _is_any_left(self) -> bool:
         async with self._database.connection() as conn:
@@ -95,40 +99,104 @@ class ClaimLoop:
 
     async def _fill(self) -> float:
         """Claim for the free slots; return for how many seconds to wait at most."""
-        more = self._free() <= 0
-        pause = self._settings.poll_interval.total_seconds()
-        pause *= self._random.uniform(0.8, 1.0)
-        if not more:
-            async with self._database.connection() as conn:
-                for lane in await pending_lanes(conn):
-                    due_in = lane.due_in.total_seconds()
-                    if self._is_stopped:
-                        break
-                    if due_in > 0:
-                        pause = min(pause, max(due_in, _SHORTEST_PAUSE_SECONDS))
-                    elif await self._claim_lane(conn, lane.priority):
-                        more = True
-                        break
-        self._is_hungry = more
-        return 0.0 if more and self._free() > 0 else pause
+        self._is_hungry = True
+        if not any(group.room() for group in self._groups):
+            return self._poll_seconds()
+        async with self._database.connection() as conn:
+            is_due = self._marks.rest_seconds() == 0
+            # A job that has just come is most likely behind the marks. Once is enough:
+            # or the slots are filled each time before anybody looks from the front.
+            may_wait = self._marks.is_slow and not self._running
+            if is_due and (self._has_waited or not may_wait):
+                return await self._look_from_the_front(conn)
+            if await self._look_ahead(conn):
+                self._has_waited = is_due
+                return self._pause(0.0)
+            if is_due:
+                return await self._look_from_the_front(conn)
+        # What lies in front of the marks is looked for as soon as its turn comes.
+        self._is_hungry = False
+        return self._pause(max(self._marks.rest_seconds(), _SHORTEST_PAUSE_SECONDS))
 
-    async def _claim_lane(self, conn: Connection, priority: int) -> bool:
+    async def _look_ahead(self, conn: Connection) -> bool:
+        """Claim behind the marks, in lanes that are known; tell whether there is more.
+
+        Costs a probe of an index a lane, whatever lies in front.
+        """
+        for priority in self._marks.lanes:
+            if await self._claim_lane(conn, priority, use_marks=True):
+                return True
+        return False
+
+    async def _look_from_the_front(self, conn: Connection) -> float:
+        self._has_waited = False
+        began = self._marks.begin()
+        pause = self._poll_seconds()
+        more = False
+        for lane in await pending_lanes(conn):
+            due_in = lane.due_in.total_seconds()
+            if due_in > 0:
+                pause = min(pause, max(due_in, _SHORTEST_PAUSE_SECONDS))
+                for group in self._groups:
+                    self._marks.exhausted(lane, group.name)
+            elif more:
+                # Its turn comes behind this one's.
+                self._marks.see(lane.priority)
+            else:
+                more = await self._claim_lane(conn, lane.priority, lane=lane)
+        self._marks.end(began)
+        if more:
+            return self._pause(0.0)
+        self._is_hungry = not all(group.room() for group in self._groups)
+        return pause
+
+    async def _claim_lane(
+        self,
+        conn: Connection,
+        priority: int,
+        *,
+        lane: Lane | None = None,
+        use_marks: bool = False,
+    ) -> bool:
         """Start what is due in a lane; tell whether there may be more."""
-        limit = min(self._free(), self._settings.claim_batch or 1000)
+        more = False
+        for group in self._groups:
+            limit = group.room()
+            if limit <= 0 or self._is_stopped:
+                continue
+            after = self._marks.after(priority, group.name) if use_marks else FRONT
+            jobs = await self._claim(conn, group, priority, limit, after)
+            self._marks.claimed(priority, group.name, jobs)
+            if len(jobs) >= limit:
+                more = True
+            elif lane is not None:
+                self._marks.exhausted(lane, group.name)
+        return more
+
+    async def _claim(
+        self, conn: Connection, group: Group, priority: int, limit: int, after: Mark
+    ) -> list[Job]:
         sent_at = monotonic()
         jobs = await claim(
             conn,
             worker=self._worker,
-            kinds=self._kinds,
+            kinds=group.kinds,
             limit=limit,
             lease=self._settings.lease,
             priority=priority,
             deadline=self._settings.job_deadline,
+            after=after,
         )
         self._observer.claimed(len(jobs), seconds=monotonic() - sent_at)
-        for job in jobs:
-            self._running.start(job, sent_at=sent_at)
-        return len(jobs) >= limit
+        if jobs:
+            group.start(jobs, sent_at, limit)
+        return jobs
 
-    def _free(self) -> int:
-        return self._settings.concurrency - len(self._running)
+    def _pause(self, seconds: float) -> float:
+        """Wait for a free slot where there is none."""
+        has_room = any(group.room() > 0 for group in self._groups)
+        return seconds if has_room else self._poll_seconds()
+
+    def _poll_seconds(self) -> float:
+        pause = self._settings.poll_interval.total_seconds()
+        return pause * self._random.uniform(0.8, 1.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
@@ -33,10 +33,25 @@ _FINISHED = _QUERIES["finished_claim"]
 
 
 class Lane(NamedTuple):
-    """A priority that has pending jobs; the earliest is due in ``due_in``."""
+    """A priority that has pending jobs; the earliest is due in ``due_in``.
+
+    ``seen_at`` is the database's time at which that was so.
+    """
 
     priority: int
     due_in: timedelta
+    seen_at: datetime
+
+
+class Mark(NamedTuple):
+    """A place in the order of a lane."""
+
+    run_at: datetime
+    job_id: int
+
+
+# Before every time that the table takes.
+FRONT = Mark(datetime(1, 1, 1, tzinfo=UTC), 0)
 
 
 class State(Enum):
@@ -63,11 +78,13 @@ async def claim(
     lease: timedelta,
     priority: int,
     deadline: timedelta | None = None,
+    after: Mark = FRONT,
 ) -> list[Job]:
     """Take up to ``limit`` due jobs of one lane, in order of ``run_at, id``.
 
-    One statement, committed at once: ``conn`` is in autocommit. A job whose payload
-    cannot be read is failed here and not returned.
+    One statement, committed at once: ``conn`` is in autocommit. Only jobs behind
+    ``after`` are looked at. A job whose payload cannot be read is failed here and not
+    returned; others come in its place.
     """
     rows = await rows_committed(
         conn,
@@ -78,6 +95,8 @@ async def claim(
         lease=lease,
         priority=priority,
         deadline=deadline,
+        after_run_at=after.run_at,
+        after_id=after.job_id,
     )
     jobs = []
     for row in rows:
@@ -87,6 +106,18 @@ async def claim(
             _LOG.error("job %s has a payload that cannot be read: %s", row[0], error)
             reason = f"its payload cannot be read: {error}"
             await fail(conn, job_id=row[0], token=row[3], error=reason)
+    unreadable = len(rows) - len(jobs)
+    if unreadable:
+        jobs += await claim(
+            conn,
+            worker=worker,
+            kinds=kinds,
+            limit=unreadable,
+            lease=lease,
+            priority=priority,
+            deadline=deadline,
+            after=after,
+        )
     return jobs
 
 

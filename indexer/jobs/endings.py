@@ -128,7 +128,7 @@ async def _finish(
         if has_home:
             raise ClaimLost(job_id)
         if may_make:
-            await _make_history(conn)
+            await make_history(conn)
     if not await rows_committed(conn, _DROP_FINISHED, job_id=job_id, token=token):
         raise ClaimLost(job_id)
     _LOG.error(
@@ -140,7 +140,8 @@ async def _finish(
     )
 
 
-async def _make_history(conn: Connection) -> None:
+async def make_history(conn: Connection) -> None:
+    """Make today's partition if it can be had soon; what breaks stays inside."""
     try:
         # In a transaction this is a savepoint, and only on this rare path.
         async with conn.transaction():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from random import Random
 from time import monotonic
@@ -24,6 +24,7 @@ from indexer.db.committed import rows_committed_sync
 from indexer.db.connection import SyncConnection, connect_sync
 from indexer.db.queries import load
 from indexer.errors import IndexerError
+from indexer.jobs.job import Job
 from indexer.jobs.workers import Identity
 
 _LOG = logging.getLogger(__name__)
@@ -109,6 +110,12 @@ class HeartbeatThread:
         """
         with self._lock:
             self._renewed[job_id, token] = sent_at
+
+    def add_all(self, jobs: Iterable[Job], *, sent_at: float) -> None:
+        """Renew the claims of jobs from now on."""
+        with self._lock:
+            for job in jobs:
+                self._renewed[job.id, job.claim_token] = sent_at
 
     def renewed(self, job_id: int, token: UUID, *, sent_at: float) -> None:
         """Note that a fence sent at ``sent_at`` renewed the claim."""

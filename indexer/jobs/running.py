@@ -5,27 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
 from time import monotonic
-from typing import TypeAlias
 from uuid import UUID
 
 from indexer.db.connection import Database
+from indexer.jobs.completions import LARGEST, Completions
 from indexer.jobs.execution import Execution, Interruption
 from indexer.jobs.heartbeat import Beat, HeartbeatThread
 from indexer.jobs.job import Job
 from indexer.jobs.observer import Ending, Observer
+from indexer.jobs.quick import BatchSize, Handler, QuickJobs
 from indexer.jobs.settings import WorkerSettings
 from indexer.jobs.settle import Settled, Settler
 from indexer.jobs.workers import Identity
 from indexer.log import fields
 
 _LOG = logging.getLogger(__name__)
-
-Handler: TypeAlias = Callable[[Execution], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -36,10 +35,26 @@ class WorkerStats:
     endings: dict[Ending, int] = field(default_factory=lambda: dict.fromkeys(Ending, 0))
 
 
+@dataclass(frozen=True)
+class Group:
+    """Kinds that are claimed together: how many more may be, and how they start.
+
+    ``start`` takes the jobs, the monotonic time at which the claim was sent, and how
+    many were asked for.
+    """
+
+    name: str
+    kinds: Sequence[str]
+    room: Callable[[], int]
+    start: Callable[[Sequence[Job], float, int], None]
+
+
 class RunningJobs:
     """Starts handlers, keeps their claims alive, and writes down how they end.
 
-    ``on_end`` is called after each; ``on_silence`` when a heartbeat got no answer.
+    ``quick`` are the kinds whose handlers return soon and without ``finish()``; they
+    have slots of their own, as many again. ``on_end`` is called after each job;
+    ``on_silence`` when a heartbeat got no answer.
     """
 
     def __init__(
@@ -47,6 +62,7 @@ class RunningJobs:
         database: Database,
         *,
         handlers: Mapping[str, Handler],
+        quick: Collection[str],
         settings: WorkerSettings,
         identity: Identity,
         observer: Observer,
@@ -62,8 +78,32 @@ class RunningJobs:
         self._on_end = on_end
         self._on_silence = on_silence
         self._random = random
-        self._settler = Settler(database, max_errors=settings.max_errors, random=random)
-        self._running: dict[int, tuple[Execution, asyncio.Task[None]]] = {}
+        self._concurrency = settings.concurrency
+        self._claim_batch = settings.claim_batch
+        self._quick_kinds = frozenset(quick)
+        completions = Completions(database, random=random)
+        self._settler = Settler(
+            database,
+            max_errors=settings.max_errors,
+            completions=None if settings.claim_batch == 1 else completions,
+            random=random,
+        )
+        self._quick = QuickJobs(
+            handlers=handlers,
+            settler=self._settler,
+            completions=completions,
+            concurrency=settings.concurrency,
+            batch=BatchSize(
+                least=settings.claim_batch or settings.concurrency,
+                most=settings.claim_batch or LARGEST,
+            ),
+            on_end=self._end,
+            on_low=on_end,
+        )
+        self._running: dict[int, Execution] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
         self._loop = asyncio.get_running_loop()
         self._heartbeat = HeartbeatThread(
             database.url,
@@ -82,34 +122,72 @@ class RunningJobs:
 
     @property
     def ids(self) -> list[int]:
-        """The ids of the jobs that run now."""
+        """The ids of all jobs whose claims are held."""
         return list(self._running)
 
     @property
-    def tasks(self) -> list[asyncio.Task[None]]:
-        """Their tasks, each of which ends when its job's end is written down."""
-        return [task for _, task in self._running.values()]
+    def groups(self) -> list[Group]:
+        """The kinds by how they are run, and what may be claimed of each."""
+        quick = [kind for kind in self._handlers if kind in self._quick_kinds]
+        others = [kind for kind in self._handlers if kind not in self._quick_kinds]
+        groups = [
+            Group("quick", quick, self._quick.room, self._start_quick),
+            Group("ordinary", others, self._free_slots, self._start),
+        ]
+        return [group for group in groups if group.kinds]
 
-    def start(self, job: Job, *, sent_at: float) -> None:
-        """Run a claimed job; ``sent_at`` is when its claim was sent (monotonic)."""
-        self.stats.claimed += 1
-        self._heartbeat.add(job.id, job.claim_token, sent_at=sent_at)
-        execution = Execution(
-            job,
-            database=self._database,
-            lease=self._lease,
-            renewed=self._note_renewed,
-            random=self._random,
-        )
-        if job.cancel_requested:
-            execution.interrupt(Interruption.CANCELLED)
-        task = asyncio.create_task(self._run(execution))
-        self._running[job.id] = (execution, task)
+    def _free_slots(self) -> int:
+        free = self._concurrency - len(self._tasks)
+        return min(free, self._claim_batch or free)
+
+    def _start(self, jobs: Sequence[Job], sent_at: float, limit: int) -> None:
+        for execution in self._executions(jobs, sent_at):
+            task = asyncio.create_task(self._run(execution))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _start_quick(self, jobs: Sequence[Job], sent_at: float, limit: int) -> None:
+        self._quick.start(self._executions(jobs, sent_at), limit=limit)
+
+    def _executions(self, jobs: Sequence[Job], sent_at: float) -> list[Execution]:
+        self.stats.claimed += len(jobs)
+        self._heartbeat.add_all(jobs, sent_at=sent_at)
+        made = []
+        for job in jobs:
+            execution = Execution(
+                job,
+                database=self._database,
+                lease=self._lease,
+                renewed=self._note_renewed,
+                random=self._random,
+            )
+            if job.cancel_requested:
+                execution.interrupt(Interruption.CANCELLED)
+            self._running[job.id] = execution
+            made.append(execution)
+        if made:
+            self._is_empty.clear()
+        return made
+
+    async def wait_empty(self) -> None:
+        """Wait until every job's end is written down."""
+        await self._is_empty.wait()
 
     def interrupt_all(self) -> None:
-        """Tell every handler to stop, to hand its job back."""
-        for execution, _ in self._running.values():
+        """Tell every handler to stop, to hand its job back.
+
+        Quick jobs that have not begun are let go; who signs off hands them back.
+        """
+        for execution in self._quick.take_waiting():
+            self._end(execution, Settled(Ending.RELEASED), 0.0)
+        for execution in list(self._running.values()):
             execution.interrupt(Interruption.SHUTDOWN)
+
+    def cancel_all(self) -> None:
+        """Wait for nobody any more."""
+        for task in list(self._tasks):
+            task.cancel()
+        self._quick.cancel()
 
     @property
     def heartbeat_age_seconds(self) -> float:
@@ -133,11 +211,17 @@ class RunningJobs:
             if not handler.done():
                 _LOG.error("job %s does not stop when told to; left behind", job.id)
                 handler.add_done_callback(_forget_result)
-            settled = await self._settler.settle(execution, handler)
+            settled = await self._settler.settle(execution, _error_of(handler))
         except Exception:  # noqa: BLE001 - logged with its traceback
             _LOG.exception("job %s: cannot write down how it ended", job.id)
         finally:
+            # Now and not a turn later, for the end is when the next job is claimed.
+            self._free(asyncio.current_task())
             self._end(execution, settled, monotonic() - started)
+
+    def _free(self, task: asyncio.Task[None] | None) -> None:
+        if task is not None:
+            self._tasks.discard(task)
 
     def _end(self, execution: Execution, settled: Settled, seconds: float) -> None:
         job = execution.job
@@ -147,15 +231,21 @@ class RunningJobs:
         self._observer.ended(
             job, settled.ending, reason=settled.reason, seconds=seconds
         )
-        _LOG.info(
-            "job %s %s: %s in %.3f s, attempt %s",
-            job.id,
-            job.summary(),
-            settled.ending.value,
-            seconds,
-            job.attempts,
-            extra=fields(**execution.result) if execution.result else None,
-        )
+        # A line for each of thousands a second would cost more than the jobs do.
+        level = logging.DEBUG if job.kind in self._quick_kinds else logging.INFO
+        if _LOG.isEnabledFor(level):
+            _LOG.log(
+                level,
+                "job %s %s: %s in %.3f s, attempt %s",
+                job.id,
+                job.summary(),
+                settled.ending.value,
+                seconds,
+                job.attempts,
+                extra=fields(**execution.result) if execution.result else None,
+            )
+        if not self._running:
+            self._is_empty.set()
         self._on_end()
 
     # From here on: the heartbeat's thread tells, the event loop heeds.
@@ -182,9 +272,9 @@ class RunningJobs:
     def _of(self, claims: frozenset[tuple[int, UUID]]) -> list[Execution]:
         found = [self._running.get(job_id) for job_id, _ in claims]
         return [
-            each[0]
+            each
             for each in found
-            if each is not None and (each[0].job.id, each[0].token) in claims
+            if each is not None and (each.job.id, each.token) in claims
         ]
 
     def _note_renewed(self, job_id: int, token: UUID, sent_at: float) -> None:
@@ -194,6 +284,12 @@ class RunningJobs:
 
 async def _as_coroutine(handlers: Mapping[str, Handler], execution: Execution) -> None:
     await handlers[execution.job.kind](execution)
+
+
+def _error_of(handler: asyncio.Task[None]) -> BaseException | None:
+    if not handler.done() or handler.cancelled():
+        return asyncio.CancelledError()
+    return handler.exception()
 
 
 def _forget_result(handler: asyncio.Task[None]) -> None:

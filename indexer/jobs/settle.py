@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -12,10 +11,9 @@ from typing import NamedTuple
 from indexer.backoff import delay_seconds
 from indexer.db.connection import Database
 from indexer.errors import ClaimLost, JobRefused, TransientError
-from indexer.jobs.claims import State, outcome
+from indexer.jobs.completions import Completions, complete_patiently
 from indexer.jobs.endings import (
     cancel_running,
-    complete,
     fail,
     release,
     retry,
@@ -47,29 +45,36 @@ class Settler:
     """Writes endings down, for as long as the database takes to answer."""
 
     def __init__(
-        self, database: Database, *, max_errors: int, random: Random | None = None
+        self,
+        database: Database,
+        *,
+        max_errors: int,
+        completions: Completions | None = None,
+        random: Random | None = None,
     ) -> None:
+        """``completions`` None: each completion is a statement of its own."""
         self._database = database
         self._max_errors = max_errors
+        self._completions = completions
         self._random = random if random is not None else Random()
 
     async def settle(
-        self, execution: Execution, handler: asyncio.Task[None]
+        self, execution: Execution, error: BaseException | None
     ) -> Settled:
-        """Complete the job or give it back, by how its handler ended.
+        """Complete the job or give it back, by what its handler raised.
 
-        A handler that returned has done its work, whatever it was told meanwhile.
+        A handler that returned has done its work, whatever it was told meanwhile; one
+        that does not stop when told to counts as cancelled.
         """
         if execution.is_finished:
             return Settled(Ending.COMPLETED)
-        error = _error_of(handler)
         try:
-            if handler.done() and error is None:
+            if error is None:
                 await self._complete(execution)
                 return Settled(Ending.COMPLETED)
             if execution.interruption is not None:
                 return await self._interrupted(execution, execution.interruption)
-            return await self._erred(execution, error or asyncio.CancelledError())
+            return await self._erred(execution, error)
         except ClaimLost:
             return Settled(Ending.LOST)
 
@@ -149,27 +154,13 @@ class Settler:
         return await until_answered(doing, once, random=self._random)
 
     async def _complete(self, execution: Execution) -> None:
-        is_first = True
-
-        async def once() -> None:
-            nonlocal is_first
-            if not is_first and await self._is_finished(execution):
-                return
-            is_first = False
-            async with self._database.connection() as conn:
-                await complete(conn, job_id=execution.job.id, token=execution.token)
-
-        await until_answered(
-            f"completing job {execution.job.id}", once, random=self._random
-        )
-
-    async def _is_finished(self, execution: Execution) -> bool:
-        """Tell whether a completion whose answer was lost is in the tables."""
-        async with self._database.transaction() as conn:
-            found = await outcome(conn, job_id=execution.job.id, token=execution.token)
-        if found.state is State.LOST:
-            raise ClaimLost(execution.job.id)
-        return found.state is State.FINISHED
+        job_id, token = execution.job.id, execution.token
+        if self._completions is not None:
+            await self._completions.complete(job_id, token)
+        else:
+            await complete_patiently(
+                self._database, job_id=job_id, token=token, random=self._random
+            )
 
     def _snooze_delay(self, snoozes: int, error: TransientError) -> timedelta:
         delay = delay_seconds(
@@ -184,11 +175,3 @@ class Settler:
             delay = min(asked, _LONGEST_RETRY_AFTER_SECONDS)
             delay *= 1 + 0.25 * self._random.random()
         return timedelta(seconds=delay)
-
-
-def _error_of(handler: asyncio.Task[None]) -> BaseException | None:
-    if not handler.done():
-        return None
-    if handler.cancelled():
-        return asyncio.CancelledError()
-    return handler.exception()

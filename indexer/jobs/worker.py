@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -22,7 +23,8 @@ from indexer.jobs.execution import Execution
 from indexer.jobs.listen import WakeUps
 from indexer.jobs.observer import NoObserver, Observer
 from indexer.jobs.patience import keep_going
-from indexer.jobs.running import Handler, RunningJobs, WorkerStats
+from indexer.jobs.quick import Handler
+from indexer.jobs.running import RunningJobs, WorkerStats
 from indexer.jobs.settings import WorkerSettings
 from indexer.jobs.upkeep import Upkeep
 from indexer.jobs.workers import Identity, forget, worker_name
@@ -58,14 +60,20 @@ class Worker:
         *,
         handlers: Mapping[str, Handler],
         settings: WorkerSettings,
+        quick: Collection[str] = (),
         listen_url: str | None = None,
         name: str | None = None,
         observer: Observer | None = None,
         random: Random | None = None,
     ) -> None:
-        """``listen_url`` None is the database's; ``name`` None is a new one."""
+        """``listen_url`` None is the database's; ``name`` None is a new one.
+
+        ``quick`` are the kinds whose handlers return soon and without ``finish()``:
+        they are claimed and completed in batches.
+        """
         self._database = database
         self._handlers = dict(handlers)
+        self._quick = frozenset(quick)
         self._settings = settings
         self._identity = Identity.of_this_process(
             name=name,
@@ -151,6 +159,7 @@ class Worker:
         return RunningJobs(
             self._database,
             handlers=self._handlers,
+            quick=self._quick,
             settings=self._settings,
             identity=self._identity,
             observer=self._observer,
@@ -164,7 +173,6 @@ class Worker:
             self._database,
             running=running,
             worker=self.name,
-            kinds=list(self._handlers),
             settings=self._settings,
             wakeups=self._wakeups,
             observer=self._observer,
@@ -195,19 +203,19 @@ class Worker:
     async def _let_finish(self, running: RunningJobs) -> None:
         grace = self._settings.grace.total_seconds() - self._hand_back_seconds()
         hurry = asyncio.create_task(self._hurry.wait())
-        finished = asyncio.gather(*running.tasks, return_exceptions=True)
+        finished = asyncio.create_task(running.wait_empty())
         watched: set[asyncio.Future[Any]] = {hurry, finished}
         await asyncio.wait(watched, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
+        finished.cancel()
 
     async def _hand_back(self, running: RunningJobs) -> None:
         """Interrupt what still runs, so that its claims are given back."""
         running.interrupt_all()
-        tasks = running.tasks
-        if tasks:
-            await asyncio.wait(tasks, timeout=self._hand_back_seconds() / 2)
-        for task in tasks:
-            task.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._hand_back_seconds() / 2):
+                await running.wait_empty()
+        running.cancel_all()
         await running.stop_heartbeat()
 
     async def _leave(self) -> None:

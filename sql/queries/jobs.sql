@@ -1,5 +1,7 @@
 -- name: claim_jobs
 -- Take up to `limit` due jobs of one lane: pending to running, under a fresh token.
+-- The scan starts behind (after_run_at, after_id): in front of a mark lie the dead
+-- entries of what was claimed before, which an old snapshot keeps from being removed.
 with due as materialized (
     -- Materialized, so that no plan runs the LIMIT twice; ordered as
     -- jobs_claimable_idx; SKIP LOCKED, so that claimers never wait for each other.
@@ -9,6 +11,7 @@ with due as materialized (
         and priority = %(priority)s::smallint
         and kind = any(%(kinds)s::text[])
         and run_at <= now()
+        and (run_at, id) > (%(after_run_at)s::timestamptz, %(after_id)s::bigint)
     order by run_at, id
     limit %(limit)s::integer
     for update skip locked
@@ -58,7 +61,7 @@ with recursive lane as (
         limit 1
     ) as following
 )
-select priority, run_at - clock_timestamp() as due_in
+select priority, run_at - now() as due_in, now() as seen_at
 from lane
 order by priority;
 
@@ -118,6 +121,60 @@ kept as (
 select
     exists (select from home) as has_home,
     exists (select from finished) as is_finished;
+
+-- name: finish_jobs
+-- Move any number of running jobs to history by one statement; the others' claims are
+-- lost. Nothing happens where today's partition is not there.
+with moment as materialized (
+    select clock_timestamp() as finished_at
+),
+home as materialized (
+    select m.finished_at
+    from moment as m
+    where exists (
+        select
+        from pg_catalog.pg_inherits as i
+        where i.inhrelid = pg_catalog.to_regclass(
+            pg_catalog.quote_ident(%(schema)s::text) || '.jobs_history_'
+            || pg_catalog.to_char(m.finished_at at time zone 'UTC', 'YYYYMMDD')
+        )
+            and not i.inhdetachpending
+    )
+),
+held as materialized (
+    -- Locked in id order, like everywhere, and only then deleted.
+    select j.id
+    from unnest(%(ids)s::bigint[], %(tokens)s::uuid[]) as mine (id, token)
+    inner join {schema}.jobs as j
+        on j.id = mine.id and j.claim_token = mine.token
+    where j.status = 'running' and exists (select from home)
+    order by j.id
+    for update of j
+),
+finished as (
+    delete from {schema}.jobs as j
+    using home
+    where j.id = any(array(select held.id from held))
+    returning
+        j.id, j.kind, j.payload, j.run_at, j.attempts, j.locked_by, j.claim_token,
+        j.created_at, j.priority, j.errors, j.lost_leases, j.snoozes, j.claimed_at,
+        home.finished_at, j.progress, j.last_error
+),
+kept as (
+    insert into {schema}.jobs_history (
+        id, kind, payload, status, run_at, attempts, locked_by, claim_token,
+        created_at, priority, errors, lost_leases, snoozes, claimed_at, finished_at,
+        progress, last_error
+    )
+    select
+        id, kind, payload, 'done', run_at, attempts, locked_by, claim_token,
+        created_at, priority, errors, lost_leases, snoozes, claimed_at, finished_at,
+        progress, last_error
+    from finished
+)
+select
+    exists (select from home) as has_home,
+    array(select finished.id from finished) as finished_ids;
 
 -- name: drop_finished_job
 -- Finish a job whose history has no place to go: the work counts, not its record.
@@ -211,6 +268,24 @@ from {schema}.jobs_history
 where id = %(job_id)s::bigint
     and claim_token = %(token)s::uuid
 limit 1;
+
+-- name: running_claims
+-- Which of these claims still run; waits like running_claim, in id order.
+select j.id
+from {schema}.jobs as j
+inner join unnest(%(ids)s::bigint[], %(tokens)s::uuid[]) as mine (id, token)
+    on mine.id = j.id and mine.token = j.claim_token
+where j.status = 'running'
+order by j.id
+for no key update of j;
+
+-- name: finished_claims
+-- Which of these claims ended in history: like finished_claim a statement of its own.
+select h.id
+from {schema}.jobs_history as h
+inner join unnest(%(ids)s::bigint[], %(tokens)s::uuid[]) as mine (id, token)
+    on mine.id = h.id and mine.token = h.claim_token
+where h.id = any(%(ids)s::bigint[]);
 
 -- name: heartbeat_jobs
 -- Renew every claim of a worker, and tell of each what became of it.

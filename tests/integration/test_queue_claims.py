@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -270,6 +272,15 @@ async def test_plans_of_claim_and_reap_use_their_partial_indexes(
             lease=LEASE,
             priority=10,
             deadline=None,
+            after_run_at=claims.FRONT.run_at,
+            after_id=claims.FRONT.job_id,
+        )
+        finish_plan = await _plan(
+            database,
+            queries["finish_jobs"],
+            ids=[100, 200],
+            tokens=[uuid4(), uuid4()],
+            schema=database.schema,
         )
         reap_plan = await _plan(
             database,
@@ -281,9 +292,11 @@ async def test_plans_of_claim_and_reap_use_their_partial_indexes(
         lanes_plan = await _plan(database, queries["pending_lanes"])
 
     assert "jobs_claimable_idx" in claim_plan and '"Sort"' not in _inner(claim_plan)
+    # The mark is where the scan of the index starts, not a filter on what it reads.
+    assert "(ROW(run_at, id) > ROW(" in _condition(claim_plan)
     assert "jobs_running_idx" in reap_plan
     assert "jobs_claimable_idx" in lanes_plan
-    for plan in (claim_plan, reap_plan, lanes_plan):
+    for plan in (claim_plan, finish_plan, reap_plan, lanes_plan):
         assert "Seq Scan" not in plan
 
 
@@ -295,6 +308,13 @@ async def _plan(database: Database, query: Query, **parameters: object) -> str:
         )
         [[plan]] = await cursor.fetchall()
     return json.dumps(plan)
+
+
+def _condition(plan: str) -> str:
+    """Return where the scan of a claim's index starts and ends."""
+    found = re.search(r'"jobs_claimable_idx".*?"Index Cond": "([^"]*)"', plan)
+    assert found is not None
+    return found[1]
 
 
 def _inner(plan: str) -> str:
