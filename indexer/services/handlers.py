@@ -7,33 +7,32 @@ goes on behind the last committed chunk.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from functools import partial
-from time import monotonic
-from typing import TypeVar
 
-from indexer.chain.endpoints import Endpoint, Endpoints
-from indexer.chain.tip import head_number
+from indexer.chain.endpoints import Endpoints
+from indexer.chain.gate import urgent
 from indexer.db.connection import Connection, Database
-from indexer.errors import InconsistentResponse, NotYetAvailable, RpcUnavailable
+from indexer.errors import InconsistentResponse
 from indexer.jobs import backlog
 from indexer.jobs.execution import Execution
 from indexer.jobs.worker import Handler
 from indexer.ranges import BlockRange, gaps, runs
-from indexer.rows import BlockData, BlockEvents, BlockRef
+from indexer.rows import BlockRef
 from indexer.services.chunks import ByteBudget, ChunkSizer
 from indexer.services.finality import Finality
+from indexer.services.getting import Getter
 from indexer.services.kinds import (
     INDEX_BLOCKS,
     INDEX_EVENTS,
+    TIP_PRIORITY,
+    range_payload,
     read_events_target,
     read_range,
 )
 from indexer.services.prefetch import Loaded, in_order
-from indexer.services.proofs import Fetched, Prover
+from indexer.services.proofs import Prover
+from indexer.services.writing import Parts, Writer
 from indexer.store import blocks as stored
-from indexer.store.copy import RangeNotFresh
 from indexer.store.encoded import (
     EncodedBlocks,
     EncodedEvents,
@@ -41,8 +40,6 @@ from indexer.store.encoded import (
     encode_events,
 )
 from indexer.store.partitions import ensure_partitions
-
-_Fetched = TypeVar("_Fetched", Fetched[BlockData], Fetched[BlockEvents])
 
 # What a process holds of chunks that are loaded or about to be, in bytes of JSON. A
 # chunk being decoded takes three times that for a moment, and one at a time is.
@@ -62,9 +59,8 @@ class Indexing:
         chunk_blocks: int | None = None,
     ) -> None:
         self._database = database
-        self._endpoints = endpoints
         self._finality = finality
-        self._prover = prover
+        self._getter = Getter(endpoints, prover)
         self._block_chunks = ChunkSizer(chunk_blocks)
         self._event_chunks = ChunkSizer(chunk_blocks)
         self.budget = ByteBudget(_BYTES_IN_FLIGHT)
@@ -78,7 +74,7 @@ class Indexing:
         whole = read_range(execution.job.payload)
         async with self._database.connection() as conn:
             await ensure_partitions(conn, whole)
-        writer = _Writer(execution, whole, self._block_chunks, stored.range_is_empty)
+        writer = Writer(execution, whole, self._block_chunks, stored.range_is_empty)
         chunks = in_order(
             writer.left,
             self._load_blocks,
@@ -89,45 +85,52 @@ class Indexing:
             async for chunk in chunks:
                 await self._write_blocks(writer, chunk)
 
-    async def _load_blocks(self, chunk: BlockRange) -> Loaded[EncodedBlocks]:
-        data, certainty = await self._fetch(
-            partial(self._prover.fetch_blocks, heights=chunk.heights())
-        )
-        raw_bytes = sum(each.raw_bytes for each in data)
-        return Loaded(chunk, await encode_blocks(data), raw_bytes, certainty)
+    async def _load_blocks(self, chunk: BlockRange) -> Loaded[Parts[EncodedBlocks]]:
+        got = await self._getter.blocks(chunk.heights())
+        ready = [(await encode_blocks(data), proven) for data, proven in got.pieces]
+        return Loaded(chunk, Parts(ready, got.failed), got.raw_bytes)
 
     async def _write_blocks(
-        self, writer: _Writer, chunk: Loaded[EncodedBlocks]
+        self, writer: Writer, chunk: Loaded[Parts[EncodedBlocks]]
     ) -> None:
         job = writer.execution.job
 
         async def write(conn: Connection, fresh: bool) -> None:
-            await stored.write_blocks(
-                conn, data=chunk.data, fresh=fresh, certainty=chunk.certainty
-            )
+            for data, certainty in chunk.data.pieces:
+                await stored.write_blocks(
+                    conn, data=data, fresh=fresh, certainty=certainty
+                )
             if writer.is_last(chunk.blocks):
                 await backlog.enqueue(
                     conn,
                     kind=INDEX_EVENTS,
-                    payloads=[dict(job.payload)],
+                    payloads=[range_payload(each) for each in writer.isolation.rest],
                     priority=job.priority,
                 )
 
-        await writer.commit(chunk.blocks, write, rows=chunk.data.rows)
+        error = await writer.commit(chunk, write)
+        if error is not None:
+            parts = writer.around(chunk.blocks, error, self._load_blocks)
+            async for part in parts:
+                await self._write_blocks(writer, part)
 
     async def index_events(self, execution: Execution) -> None:
-        """Store the receipts and logs of stored blocks.
+        """Store the receipts and logs of stored blocks, those of the tip first.
 
         A job pinned to a block that is not stored any more ends quietly: its block
         was replaced, and the successor has a job of its own.
         """
+        with urgent(execution.job.priority == TIP_PRIORITY):
+            await self._index_events(execution)
+
+    async def _index_events(self, execution: Execution) -> None:
         target = read_events_target(execution.job.payload)
         if target.hash is not None and not await self._is_stored(
             target.blocks.first, target.hash
         ):
             async with execution.finish(result={"obsolete": True}):
                 return
-        writer = _Writer(
+        writer = Writer(
             execution, target.blocks, self._event_chunks, stored.events_are_empty
         )
         if len(target.blocks) == 1:
@@ -148,13 +151,10 @@ class Indexing:
         async with self._database.connection() as conn:
             return await stored.block_hash(conn, number) == block_hash
 
-    async def _load_events(self, chunk: BlockRange) -> Loaded[EncodedEvents]:
-        refs = await self._refs(chunk)
-        events, certainty = await self._fetch(
-            partial(self._prover.fetch_events, refs=refs)
-        )
-        raw_bytes = sum(each.raw_bytes for each in events)
-        return Loaded(chunk, await encode_events(events), raw_bytes, certainty)
+    async def _load_events(self, chunk: BlockRange) -> Loaded[Parts[EncodedEvents]]:
+        got = await self._getter.events(await self._refs(chunk))
+        ready = [(await encode_events(data), proven) for data, proven in got.pieces]
+        return Loaded(chunk, Parts(ready, got.failed), got.raw_bytes)
 
     async def _refs(self, chunk: BlockRange) -> list[BlockRef]:
         around = BlockRange(max(0, chunk.first - 1), chunk.last + 1)
@@ -175,90 +175,18 @@ class Indexing:
         return refs
 
     async def _write_events(
-        self, writer: _Writer, chunk: Loaded[EncodedEvents]
+        self, writer: Writer, chunk: Loaded[Parts[EncodedEvents]]
     ) -> None:
         final = await self._finality.is_final(chunk.blocks.last)
 
         async def write(conn: Connection, fresh: bool) -> None:
-            await stored.write_events(
-                conn,
-                data=chunk.data,
-                fresh=fresh,
-                final=final,
-                certainty=chunk.certainty,
-            )
+            for data, certainty in chunk.data.pieces:
+                await stored.write_events(
+                    conn, data=data, fresh=fresh, final=final, certainty=certainty
+                )
 
-        await writer.commit(chunk.blocks, write, rows=chunk.data.rows)
-
-    async def _fetch(
-        self, fetch: Callable[[Endpoint], Awaitable[_Fetched]]
-    ) -> _Fetched:
-        try:
-            return await self._endpoints.run(fetch)
-        except NotYetAvailable as error:
-            await self._raise_if_only_late(error)
-            raise
-
-    async def _raise_if_only_late(self, error: NotYetAvailable) -> None:
-        """A null above the node's own head is no fault of the block's (C4)."""
-        number = error.block_number
-        head = await head_number(self._endpoints)
-        if number is not None and number > head:
-            raise RpcUnavailable(
-                f"block {number} is above the node's head, which is at {head}; the "
-                "job waits for it"
-            ) from error
-
-
-class _Writer:
-    """Commits the chunks of one job under its token, the last with the completion."""
-
-    def __init__(
-        self,
-        execution: Execution,
-        whole: BlockRange,
-        sizer: ChunkSizer,
-        is_fresh: Callable[[Connection, BlockRange], Awaitable[bool]],
-    ) -> None:
-        self.execution = execution
-        self.left = BlockRange(_resume_at(execution, whole), whole.last)
-        self._sizer = sizer
-        self._is_fresh = is_fresh
-        self._rows = 0
-
-    def is_last(self, chunk: BlockRange) -> bool:
-        """Tell whether the job is done with this chunk."""
-        return chunk.last == self.left.last
-
-    async def commit(
-        self,
-        chunk: BlockRange,
-        write: Callable[[Connection, bool], Awaitable[None]],
-        *,
-        rows: int,
-    ) -> None:
-        """Write a chunk; whether its range is fresh is looked at and then believed."""
-        self._rows += rows
-        progress: dict[str, object] = {"next": chunk.last + 1}
-        for may_be_fresh in (True, False):
-            transaction = (
-                self.execution.finish(result={**progress, "rows": self._rows})
-                if self.is_last(chunk)
-                else self.execution.chunk(progress=progress)
-            )
-            began = monotonic()
-            try:
-                async with transaction as conn:
-                    fresh = may_be_fresh and await self._is_fresh(conn, chunk)
-                    await write(conn, fresh)
-            except RangeNotFresh:
-                # Another writer came between the look and the COPY.
-                continue
-            self._sizer.learn_seconds(len(chunk), monotonic() - began)
-            return
-
-
-def _resume_at(execution: Execution, whole: BlockRange) -> int:
-    progress = execution.job.progress or {}
-    behind = progress.get("next", whole.first)
-    return behind if whole.first <= behind <= whole.last else whole.first
+        error = await writer.commit(chunk, write)
+        if error is not None:
+            parts = writer.around(chunk.blocks, error, self._load_events)
+            async for part in parts:
+                await self._write_events(writer, part)

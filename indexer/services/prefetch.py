@@ -11,7 +11,6 @@ from typing import Generic, TypeVar
 from indexer.errors import RangeTooLarge
 from indexer.ranges import BlockRange
 from indexer.services.chunks import ByteBudget, ChunkSizer, Held
-from indexer.store.coverage import NOTHING_CERTAIN, Certainty
 
 T = TypeVar("T")
 
@@ -22,15 +21,11 @@ _DEPTH = 3
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[T]):
-    """A chunk that is ready to be written, and how much of JSON it was.
-
-    ``certainty`` says how far it is proven.
-    """
+    """A chunk that is ready to be written, and how much of JSON it was."""
 
     blocks: BlockRange
     data: T
     raw_bytes: int
-    certainty: Certainty = NOTHING_CERTAIN
 
 
 # Fetches a chunk and makes it ready to be written.
