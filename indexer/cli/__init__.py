@@ -22,6 +22,7 @@ _COMMANDS = {
     "follow": "indexer.cli.run",
     "status": "indexer.cli.status",
     "exporter": "indexer.cli.exporter",
+    "dashboard": "indexer.cli.dashboard",
     "jobs": "indexer.cli.jobs",
     "devnode": "indexer.cli.demo",
     "demo": "indexer.cli.demo",
