@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any, NamedTuple
 
-from indexer.db.connection import Database, connect
-from indexer.db.migrate import migrate
-from indexer.db.queries import load
+from indexer.db.connection import Database
 from indexer.ranges import BlockRange
 from indexer.services.bench.node import BenchNode, bench_node
 from indexer.services.bench.pipeline import Ran, WorkSettings, backfill, work
 from indexer.services.bench.processes import cpu_seconds, peak_rss_bytes
 from indexer.services.bench.rawcopy import Prepared, prepare, raw_copy
+from indexer.services.bench.schema import bench_schema, server_settings
 from indexer.store.partitions import ensure_partitions
-
-_QUERIES = load("bench")
-_DROP = _QUERIES["drop_bench_schema"]
-_MAY_FLUSH = _QUERIES["may_flush"]
-_FLUSH = _QUERIES["flush_to_disk"]
-_SETTINGS = _QUERIES["server_settings"]
 
 RAW = "raw COPY"
 
@@ -166,7 +158,7 @@ async def run_backfill_bench(bench: BackfillBench, *, say: Say) -> Report:
         return Report(
             rows=_with_ratios([runner.row(case, rounds[case]) for case in cases]),
             stages_ms=_stages(prepared, bench.repeat),
-            server=await _server(bench.database_url),
+            server=await server_settings(bench.database_url),
         )
 
 
@@ -187,13 +179,13 @@ class _Runner:
     async def measure_start(self) -> None:
         """Find out what a worker costs that finds nothing to do."""
         node = next(iter(self._nodes.values()))
-        async with _schema(self._bench.database_url) as database:
+        async with bench_schema(self._bench.database_url) as database:
             used = await work(database, node.url, self._settings("off"))
         self._start_cpu = used.cpu_seconds
 
     async def run(self, case: Case) -> _Round:
         """Run one case once."""
-        async with _schema(self._bench.database_url) as database:
+        async with bench_schema(self._bench.database_url) as database:
             before = self._postgres_cpu()
             if case.name == RAW:
                 return await self._raw(case, database, before)
@@ -281,27 +273,3 @@ def _stages(prepared: dict[str, Prepared], repeat: int) -> dict[str, dict[str, f
             stage: 1e3 * seconds / each.blocks for stage, seconds in spent.items()
         }
     return shown
-
-
-@asynccontextmanager
-async def _schema(url: str) -> AsyncIterator[Database]:
-    """Make a migrated schema, and drop it with all that came into it."""
-    name = f"indexer_bench_{uuid.uuid4().hex[:12]}"
-    await migrate(url, schema=name)
-    try:
-        async with Database(url, schema=name, application="indexer bench") as database:
-            async with database.connection() as conn:
-                row = await _MAY_FLUSH.row(conn)
-                if row is not None and row[0]:
-                    await _FLUSH.run(conn)
-            yield database
-    finally:
-        conn = await connect(url, schema=name, application="indexer bench")
-        async with conn:
-            await _DROP.run(conn)
-
-
-async def _server(url: str) -> dict[str, str]:
-    conn = await connect(url, schema="public", application="indexer bench")
-    async with conn:
-        return dict(await _SETTINGS.rows(conn))
