@@ -36,7 +36,7 @@ def finished(database_url: str) -> list[tuple[object, ...]]:
         ).fetchall()
 
 
-def test_a_killed_workers_range_goes_on_behind_its_last_chunk(
+def test_p2_a_killed_workers_range_goes_on_behind_its_last_chunk(
     node: Devnode, database_url: str
 ) -> None:
     where = ["--database-url", database_url, "--rpc-url", node.url]
