@@ -176,8 +176,13 @@ class Metrics:
             registry=self.registry,
         )
 
+    def head(self) -> float:
+        """Return the node's newest block, as last heard; 0 before that."""
+        return _value(self.head_height)
+
     def _lag(self) -> float:
-        return max(0.0, _value(self.head_height) - _value(self.tip_height))
+        tip = _value(self.tip_height)
+        return max(0.0, self.head() - tip) if tip else 0.0
 
     def exposition(self) -> bytes:
         """Return the text that Prometheus scrapes."""

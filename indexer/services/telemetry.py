@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
+import psycopg
 from aiohttp import web
 
 from indexer.chain.endpoints import Endpoint, Endpoints
 from indexer.db.connection import Database
-from indexer.errors import ConfigError
+from indexer.db.queries import load
+from indexer.errors import ConfigError, IndexerError
 from indexer.jobs.job import Job
 from indexer.jobs.observer import Ending
 from indexer.jobs.reaper import Reaped
@@ -18,6 +21,11 @@ from indexer.jobs.worker import Worker
 from indexer.metrics import CONTENT_TYPE, Metrics
 
 log = logging.getLogger(__name__)
+
+_NOTE_HEAD = load("status")["note_head"]
+
+# Often enough for a lag that people read; one row, updated in place.
+_NOTE_HEAD_SECONDS = 2.0
 
 # Why the process is not making progress, or None while it is.
 Complaint = Callable[[], str | None]
@@ -99,6 +107,28 @@ def watch_worker(metrics: Metrics, worker: Worker) -> None:
     metrics.heartbeat_age.set_function(lambda: worker.heartbeat_age_seconds)
     metrics.listener_up.set_function(lambda: float(worker.is_listening))
     metrics.jobs_running.set_function(lambda: worker.jobs_running)
+
+
+@asynccontextmanager
+async def head_noted(database: Database, metrics: Metrics) -> AsyncIterator[None]:
+    """Note the newest block that the follower hears of, for ``status``."""
+    noter = asyncio.create_task(_note_head(database, metrics))
+    try:
+        yield
+    finally:
+        noter.cancel()
+        await asyncio.gather(noter, return_exceptions=True)
+
+
+async def _note_head(database: Database, metrics: Metrics) -> None:
+    while True:
+        head = int(metrics.head())
+        # One that stands by hears nothing. An outage is told by the follower itself.
+        if head:
+            with suppress(IndexerError, psycopg.Error):
+                async with database.connection() as conn:
+                    await _NOTE_HEAD.run(conn, number=head)
+        await asyncio.sleep(_NOTE_HEAD_SECONDS)
 
 
 @asynccontextmanager

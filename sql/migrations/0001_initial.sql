@@ -7,6 +7,9 @@ create table {schema}.chain (
     profile text not null default 'unknown',
     -- Up to here the follower has seen the stored chain final; it replaces nothing.
     final_number bigint,
+    -- The newest block the follower heard of, and when: for the lag, seen by status.
+    head_number bigint,
+    head_seen_at timestamptz,
     created_at timestamptz not null default now()
 );
 

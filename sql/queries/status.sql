@@ -235,11 +235,15 @@ order by number desc
 limit 1;
 
 -- name: head
--- The newest block that any node spoke of lately, as whoever uses them noted.
-select max((limits ->> 'head')::numeric)::bigint
-from {schema}.endpoints
-where pg_catalog.jsonb_typeof(limits -> 'head') = 'number'
-    and updated_at > now() - %(fresh)s::interval;
+-- The newest block that the follower heard of, if that was lately.
+select head_number
+from {schema}.chain
+where head_seen_at > now() - %(fresh)s::interval;
+
+-- name: note_head
+-- Remember the newest block that the follower heard of.
+update {schema}.chain
+set head_number = %(number)s::bigint, head_seen_at = clock_timestamp();
 
 -- name: reorgs_lately
 -- Reorganisations of the last day, the deepest of them, and the last one.

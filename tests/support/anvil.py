@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 import time
@@ -15,8 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
+from tests.support.npm import npm_package
 from tests.support.parts import missing
 
 VERSION = "1.7.1"
@@ -110,35 +108,8 @@ def _address(process: subprocess.Popen[bytes], output: Path) -> str:
 
 def anvil_program() -> Path:
     """Return the node's program, installing the package at first use."""
-    cache = platformdirs.user_cache_path("indexer-tests")
-    folder = cache / f"anvil-{VERSION}"
-    if not folder.is_dir():
-        _install(folder)
+    folder = npm_package("@foundry-rs/anvil", VERSION)
     programs = list(folder.glob("node_modules/@foundry-rs/anvil-*/bin/anvil"))
     if not programs:
         missing("anvil", f"npm has no program for this machine in {folder}")
     return programs[0]
-
-
-def _install(folder: Path) -> None:
-    npm = shutil.which("npm")
-    if npm is None:
-        missing("anvil", "install npm (Node.js), from which the tests install it")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix="draft-", dir=folder.parent))
-    flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-    result = subprocess.run(
-        [npm, "install", "--prefix", draft, *flags, f"@foundry-rs/anvil@{VERSION}"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if result.returncode != 0:
-        shutil.rmtree(draft)
-        missing("anvil", f"npm could not install it: {result.stderr.strip()}")
-    try:
-        draft.rename(folder)
-    except OSError:
-        # Another test run was quicker.
-        shutil.rmtree(draft)

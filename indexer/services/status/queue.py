@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -147,7 +148,7 @@ async def read_queue(conn: Connection, *, lately: Lately) -> dict[str, Any]:
             for kind, each in sorted(lately.kinds.items())
             if each.done and each.median is not None
         },
-        "reading": _reading(waiting, lately, sum(running.values())),
+        "reading": _reading(waiting, lately, pending, sum(running.values())),
         **_rates(lately),
         "unknown_kinds": {
             kind: jobs for kind, jobs in pending.items() if kind not in KNOWN_KINDS
@@ -186,10 +187,14 @@ def _rates(lately: Lately) -> dict[str, Any]:
     }
 
 
-def _reading(waiting: float | None, lately: Lately, running: int) -> str:
+def _reading(
+    waiting: float | None, lately: Lately, pending: Mapping[str, int], running: int
+) -> str:
     """Say what the oldest job's age and the job duration mean together."""
     if waiting is None:
         return "nothing that is due waits"
+    if not running and not any(kind in KNOWN_KINDS for kind in pending):
+        return "only jobs of kinds that nobody here runs wait"
     if not running:
         return "jobs wait and none runs: no worker is at work on this schema"
     medians = [each.median for each in lately.kinds.values() if each.median]

@@ -1,6 +1,6 @@
 // Throughput over the last minutes, from what was answered while the page is open.
 
-import { rate } from "./format.js";
+import { element, rate } from "./format.js";
 
 const KEPT_MS = 10 * 60 * 1000;
 const WIDTH = 600;
@@ -46,12 +46,17 @@ export class Chart {
       svg("polyline", { class: "events", points: points(2) }),
       svg("polyline", { class: "blocks", points: points(1) }),
     );
-    this.place.replaceChildren(picture);
+    const ago = span < 60000 ? `${Math.round(span / 1000)} s` : `${Math.round(span / 60000)} min`;
+    this.place.replaceChildren(
+      picture,
+      element("span", { className: "most", text: `${rate(most)} blocks/s`, "aria-hidden": "true" }),
+      element("span", { className: "span", text: `${ago} ago`, "aria-hidden": "true" }),
+    );
     const last = this.samples.at(-1);
     this.place.setAttribute(
       "aria-label",
       `Now ${rate(last[1])} blocks and receipts and logs of ${rate(last[2])} blocks a second; ` +
-        `at most ${rate(most)} in the last ${Math.round(span / 60000) || 1} min`,
+        `at most ${rate(most)} in the last ${ago}`,
     );
   }
 }

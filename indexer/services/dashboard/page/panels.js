@@ -18,6 +18,8 @@ export function showAll(status) {
   database(status.database);
 }
 
+const sentence = (text) => text[0].toUpperCase() + text.slice(1);
+
 function done(progress) {
   const planned = 2 * progress.planned_blocks;
   return planned ? (progress.planned_stored_blocks + progress.planned_stored_events) / planned : null;
@@ -34,7 +36,7 @@ function attention(status) {
   const failing = queue.failed;
   if (failing) said.push(["bad", `${count(failing)} failed job${failing === 1 ? "" : "s"}: ${status.failed[0]?.reason ?? ""}`]);
   for (const pin of database.vacuum_pins) {
-    said.push(["bad", `Vacuum is held back by ${pin.holder} ${pin.name}${pin.user ? ` of ${pin.user}` : ""}. ${pin.remedy}`]);
+    said.push(["bad", `Vacuum is held back by ${pin.holder} ${pin.name}${pin.user ? ` of ${pin.user}` : ""}. ${sentence(pin.remedy)}`]);
   }
   const nobody = !queue.running && queue.pending && !workers.length;
   if (nobody) said.push(["warn", `${count(queue.pending)} jobs wait and no worker is there: start indexer work`]);
@@ -111,7 +113,7 @@ function queue(found) {
 function failed(found) {
   if (!found.length) return show(at("failed"), element("p", { className: "quiet", text: "No job has failed." }));
   const rows = found.map((each) => [count(each.jobs), each.kind, each.reason, element("code", { text: each.retry })]);
-  return show(at("failed"), table("Failed jobs by reason", [["Jobs", "n"], ["Kind", ""], ["Reason", "long"], ["To retry", "long"]], rows));
+  return show(at("failed"), table("Table of failed jobs", [["Jobs", "n"], ["Kind", ""], ["Reason", "long"], ["To retry", "long"]], rows));
 }
 
 function workers(found) {
@@ -121,13 +123,26 @@ function workers(found) {
     if (each.claims > held.length) held.push(`${each.claims - held.length} more`);
     return [each.name, `${each.claims} of ${each.concurrency}`, duration(each.uptime_seconds), `${duration(each.last_seen_seconds)} ago`, held.join(", ") || "nothing"];
   });
-  return show(at("workers"), table("Workers", [["Worker", "long"], ["Claims", ""], ["Up", ""], ["Seen", ""], ["Holds", "long"]], rows));
+  return show(at("workers"), table("Table of workers", [["Worker", "long"], ["Claims", ""], ["Up", ""], ["Seen", ""], ["Holds", "long"]], rows));
 }
+
+function limits(found) {
+  const written = (value) => (typeof value === "number" ? count(value) : typeof value === "object" ? JSON.stringify(value) : String(value));
+  return Object.entries(found)
+    .map(([name, value]) => {
+      const [, what, unit] = name.match(/^(.*?)(?:_(seconds|bytes))?$/);
+      const shown = unit === "bytes" ? bytes(value) : unit === "seconds" ? milliseconds(value) : written(value);
+      return `${what.replaceAll("_", " ")} ${shown}`;
+    })
+    .join(", ");
+}
+
+const milliseconds = (seconds) => (seconds < 1 ? `${Math.round(1000 * seconds)} ms` : duration(seconds));
 
 function nodes(found) {
   if (!found.length) return show(at("nodes"), element("p", { className: "quiet", text: "No node was used yet." }));
-  const rows = found.map((each) => [each.name, each.state, Object.entries(each.limits ?? {}).map(([k, v]) => `${k} ${typeof v === "object" ? JSON.stringify(v) : v}`).join(", "), each.last_error ?? ""]);
-  return show(at("nodes"), table("Nodes", [["Node", "long"], ["State", ""], ["Limits", ""], ["Last error", "long"]], rows));
+  const rows = found.map((each) => [each.name, each.state, limits(each.limits ?? {}), each.last_error || "none"]);
+  return show(at("nodes"), table("Table of nodes", [["Node", ""], ["State", ""], ["What it takes", "long"], ["Last error", "long"]], rows));
 }
 
 function database(found) {
@@ -138,7 +153,7 @@ function database(found) {
     const made = element("p", { className: "pin" }, element("strong", { text: `${pin.holder} ${pin.name}` }),
       `${pin.user ? ` of ${pin.user}` : ""}${pin.state ? `, ${pin.state}` : ""}, holds vacuum back ${since}.${what}`);
     if (pin.query) made.append(element("code", { text: pin.query }), ".");
-    made.append(` ${pin.remedy}.`);
+    made.append(` ${sentence(pin.remedy)}.`);
     return made;
   }));
   const { used, allowed, of_indexer: ours, idle_in_transaction: idle } = found.connections;
