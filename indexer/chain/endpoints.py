@@ -170,7 +170,10 @@ class Endpoints:
                 await self._check(endpoint)
             except (RpcUnavailable, RpcRateLimited, ChainDataError, RpcError) as error:
                 failure = error
-        if self._expected is None or not any(each.is_checked for each in self.all):
+        if not any(each.is_checked for each in self.all):
+            # It may have been a hiccup; this asks again for as long as one lasts.
+            await self.run(_nothing)
+        if self._expected is None:
             raise failure or RpcUnavailable("no RPC endpoint answers")
         return self._expected
 
@@ -186,6 +189,10 @@ class Endpoints:
                 "give an RPC URL of that chain, or another --schema for this one"
             )
         endpoint.is_checked = True
+
+
+async def _nothing(_endpoint: Endpoint) -> None:
+    """Ask for nothing but what is asked before anything."""
 
 
 async def _identify(endpoint: Endpoint) -> ChainIdentity:

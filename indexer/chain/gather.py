@@ -34,6 +34,8 @@ _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 # Where of more blocks than this none is to be had, it is the nodes.
 _FEW: Final = 4
+# So many are asked for one by one, the last time.
+_FEW_ALONE: Final = 16
 _ALIVE: Final = "eth_blockNumber"
 
 
@@ -122,7 +124,11 @@ class Gathering(Generic[I, T]):
         self, endpoint: Endpoint, left: Sequence[I]
     ) -> list[T | IndexerError]:
         async def fetch(chosen: Endpoint) -> list[T | IndexerError]:
-            return await self._fetch(chosen, left)
+            if self._tries[chosen] < TRIES or len(left) > _FEW_ALONE:
+                return await self._fetch(chosen, left)
+            # Maybe it is batches that the node gets wrong.
+            alone = await asyncio.gather(*(self._fetch(chosen, [one]) for one in left))
+            return [outcome for [outcome] in alone]
 
         try:
             outcomes = await self._endpoints.ask(endpoint, fetch)

@@ -28,8 +28,14 @@ from indexer.cli.runtime import (
 from indexer.config import Config
 from indexer.jobs.observer import Ending
 from indexer.metrics import Metrics
+from indexer.services.endpoints import remembered
 from indexer.services.follow import make_follower
-from indexer.services.telemetry import serve_metrics, watch, watch_worker
+from indexer.services.telemetry import (
+    head_noted,
+    serve_metrics,
+    watch,
+    watch_worker,
+)
 from indexer.services.work import make_worker, pool_size, tune_collector
 
 
@@ -92,8 +98,11 @@ async def _work(config: Config, url: str, drain: bool) -> int:
         watch(metrics, database=database, endpoints=endpoints)
         worker = await make_worker(config, database, endpoints, metrics)
         watch_worker(metrics, worker)
-        async with serve_metrics(
-            metrics, port=config.metrics_port, complaint=worker.complaint
+        async with (
+            remembered(database, endpoints, role="work"),
+            serve_metrics(
+                metrics, port=config.metrics_port, complaint=worker.complaint
+            ),
         ):
             tune_collector()
             with stop_on_signals(worker.request_stop) as stopped:
@@ -171,8 +180,12 @@ async def _follow(
             until=until,
             metrics=metrics,
         )
-        async with serve_metrics(
-            metrics, port=config.metrics_port, complaint=follower.complaint
+        async with (
+            remembered(database, endpoints, role="follow"),
+            head_noted(database, metrics),
+            serve_metrics(
+                metrics, port=config.metrics_port, complaint=follower.complaint
+            ),
         ):
             with stop_on_signals(follower.request_stop) as stopped:
                 written = await follower.run()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from indexer.db.connection import Connection
-from indexer.errors import IndexerError
+from indexer.errors import IndexerError, PrunedHistory
 from indexer.jobs import backlog
 from indexer.jobs.job import Job
 from indexer.ranges import BlockRange, difference, runs
@@ -49,11 +49,16 @@ class Isolation:
         """Take blocks out of the job, to be enqueued apart.
 
         Raises what is wrong with the first where nothing can be cut out: it is the
-        job's only block, or there are too many.
+        job's only block, there are too many, or history that was thrown away.
         """
         if not failed:
             return
-        if len(self._whole) == 1 or len(self._cut | failed.keys()) > _MOST:
+        pruned = [each for each in failed.values() if isinstance(each, PrunedHistory)]
+        if (
+            len(self._whole) == 1
+            or len(self._cut | failed.keys()) > _MOST
+            or len(pruned) > 1
+        ):
             raise failed[min(failed)]
         for number, error in sorted(failed.items()):
             log.warning(

@@ -11,6 +11,7 @@ from indexer.jobs.settings import WorkerSettings
 from indexer.jobs.worker import Worker
 from indexer.metrics import Metrics
 from indexer.services.chainprofile import make_prover
+from indexer.services.endpoints import look_at_queued_history
 from indexer.services.finality import Finality
 from indexer.services.handlers import Indexing
 from indexer.services.identity import check_identity
@@ -28,6 +29,7 @@ async def make_worker(
     Raises WrongChain where a node serves another chain than the schema holds.
     """
     await check_identity(database, endpoints)
+    await look_at_queued_history(database, endpoints)
     indexing = Indexing(
         database,
         endpoints,
