@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import NamedTuple
 
 import click
 from rich.console import Console
 from rich.table import Table
 
+from indexer.cli.benchqueue import queue
+from indexer.cli.benchserver import bench_server
+from indexer.cli.benchtip import tip
 from indexer.cli.options import json_option, log_options
 from indexer.cli.runtime import settings
-from indexer.db.embedded import EmbeddedServer
 from indexer.errors import ConfigError
 from indexer.services.bench.backfill import (
     DEFAULT_CASES,
@@ -34,6 +31,10 @@ _JOBS = 20
 @click.group()
 def bench() -> None:
     """Measure this deployment with its own settings."""
+
+
+bench.add_command(queue)
+bench.add_command(tip)
 
 
 @bench.command()
@@ -81,7 +82,7 @@ def backfill(
     if not cases:
         known = ", ".join(repr(case.name) for case in DEFAULT_CASES)
         raise ConfigError(f"--case is one of {known}")
-    with _server(database_url) as server:
+    with bench_server(database_url) as server:
         report = asyncio.run(
             run_backfill_bench(
                 BackfillBench(
@@ -103,24 +104,6 @@ def backfill(
         click.echo(json.dumps(report.shown()))
     else:
         print_report(report)
-
-
-class _Server(NamedTuple):
-    url: str
-    pid: int | None
-
-
-@contextmanager
-def _server(url: str | None) -> Iterator[_Server]:
-    if url is not None:
-        yield _Server(url, None)
-        return
-    # Beside the user's own, never in it, and with its settings: fsync as shipped.
-    with tempfile.TemporaryDirectory(prefix="indexer-bench-") as home:
-        Path(home).chmod(0o711)
-        with EmbeddedServer(Path(home) / "postgres") as server:
-            click.echo(server.describe(), err=True)
-            yield _Server(server.url, server.pid)
 
 
 def print_report(report: Report) -> None:

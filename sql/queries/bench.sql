@@ -44,3 +44,25 @@ from
             'wal_compression'
         ]
     ) as name;
+
+-- name: seen_at_tip
+-- Which heights from one on have a block row, and whether their logs are all stored.
+select
+    b.number,
+    exists (
+        select from {schema}.coverage as c
+        where
+            c.dataset = 'events'
+            and c.bucket = b.number / %(size)s::bigint
+            and c.stored @> b.number
+    )
+from {schema}.blocks as b
+where b.number >= %(first)s::bigint
+order by b.number;
+
+-- name: left_to_run
+-- Whether the backfill is still going on.
+select exists (
+    select from {schema}.jobs
+    where priority > 0 and status in ('pending', 'running')
+);

@@ -90,6 +90,34 @@ def running(*arguments: str) -> Iterator[tuple[int, str]]:
             process.stdout.close()
 
 
+@contextmanager
+def in_background(*arguments: str, env: Mapping[str, str]) -> Iterator[int]:
+    """Run a command until the body ends, and give its process id.
+
+    Raises BenchmarkFailed where it had ended by itself before.
+    """
+    process = subprocess.Popen(
+        _command(*arguments),
+        env={**os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process.pid
+        if process.poll() is not None:
+            raise BenchmarkFailed(
+                f"indexer {arguments[0]} ended with {process.returncode}"
+            )
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
 def cpu_seconds(pid: int, *, with_children: bool = False) -> float:
     """Return the CPU time of a live process, with its children's, ended or not."""
     import psutil
