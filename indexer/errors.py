@@ -151,6 +151,7 @@ class ProofFailed(ChainDataError):
 
     ``commitment`` says which part of the proof failed, ``what`` which hash of it,
     where there are several; ``expected`` is the chain's, ``computed`` the data's.
+    ``difference`` is what they are of and both as texts, for another sentence.
     """
 
     def __init__(
@@ -169,9 +170,9 @@ class ProofFailed(ChainDataError):
         )
         self.block_number = block_number
         self.commitment = commitment
-        self.what = what or commitment
         self.expected = expected
         self.computed = computed
+        self.difference = (what or commitment, wanted, found)
 
 
 class ProofImpossible(ChainDataError):

@@ -129,6 +129,18 @@ class BlockData(NamedTuple):
     withdrawals: list[WithdrawalRow]
     raw_bytes: int
 
+    def ref(self) -> BlockRef:
+        """Return as much of it as fetching its receipts needs."""
+        block = self.block
+        return BlockRef(
+            number=block.number,
+            hash=block.hash,
+            timestamp=block.timestamp,
+            receipts_root=block.receipts_root,
+            logs_bloom=block.logs_bloom,
+            transaction_hashes=tuple([row.hash for row in self.transactions]),
+        )
+
 
 class BlockEvents(NamedTuple):
     """The receipts and logs of one block, named by its hash."""

@@ -23,6 +23,8 @@ _COMMANDS = {
     "status": "indexer.cli.status",
     "exporter": "indexer.cli.exporter",
     "dashboard": "indexer.cli.dashboard",
+    "verify": "indexer.cli.verify",
+    "forget": "indexer.cli.forget",
     "jobs": "indexer.cli.jobs",
     "devnode": "indexer.cli.demo",
     "demo": "indexer.cli.demo",

@@ -7,6 +7,7 @@ import json
 
 import click
 
+from indexer.cli.heights import height
 from indexer.cli.nodes import check_nodes, open_endpoints
 from indexer.cli.options import (
     database_options,
@@ -24,31 +25,16 @@ from indexer.services.identity import check_identity
 from indexer.services.plan import RANGE_SIZE, Plan
 from indexer.services.plan import plan as make_plan
 
-# Payloads and tables hold heights as bigint.
-_HIGHEST = 2**62
-
-
-def _height(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
-    try:
-        height = int(value)
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is not a height") from None
-    if height < 0:
-        raise click.BadParameter(f"{height} is negative; heights start at 0")
-    if height > _HIGHEST:
-        raise click.BadParameter(f"{height} is above every height there can be")
-    return height
-
 
 def _end(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
-    return value if value == "finalized" else _height(ctx, param, value)
+    return value if value == "finalized" else height(ctx, param, value)
 
 
 @click.command()
 @click.option(
     "--from",
     "first",
-    callback=_height,
+    callback=height,
     required=True,
     metavar="HEIGHT",
     help="The first height.",

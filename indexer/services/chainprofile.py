@@ -19,7 +19,7 @@ from indexer.chain.verify import (
 from indexer.chain.verify.profiles import UNKNOWN, probed_profile
 from indexer.db.connection import Database
 from indexer.errors import IndexerError
-from indexer.rows import BlockData, BlockEvents, BlockRef
+from indexer.rows import BlockData, BlockEvents
 from indexer.services.proofs import Level, Prover
 from indexer.store import chain
 
@@ -94,18 +94,5 @@ async def _samples(endpoint: Endpoint) -> list[tuple[BlockData, BlockEvents]]:
     newest = range(max(0, head - _NEWEST + 1), head + 1)
     spread = range(0, head + 1, max(1, head // _SPREAD))
     blocks = await fetch_blocks(endpoint, sorted({*newest, *spread}))
-    events = await fetch_events(endpoint, [ref_of(each) for each in blocks])
+    events = await fetch_events(endpoint, [each.ref() for each in blocks])
     return list(zip(blocks, events, strict=True))
-
-
-def ref_of(data: BlockData) -> BlockRef:
-    """Return what fetching and proving a block's events needs of it."""
-    block = data.block
-    return BlockRef(
-        number=block.number,
-        hash=block.hash,
-        timestamp=block.timestamp,
-        receipts_root=block.receipts_root,
-        logs_bloom=block.logs_bloom,
-        transaction_hashes=tuple([row.hash for row in data.transactions]),
-    )

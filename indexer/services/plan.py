@@ -71,6 +71,7 @@ async def plan(
     *,
     blocks: BlockRange,
     range_size: int = RANGE_SIZE,
+    priority: int = BACKFILL_PRIORITY,
     dry_run: bool = False,
 ) -> Plan:
     """Queue jobs for the missing heights of a range; return what was queued.
@@ -89,7 +90,7 @@ async def plan(
             found = await _find_missing(conn, union(found.blocks + found.events))
         made = await _subtract_queued(conn, blocks, found, range_size)
         if not dry_run:
-            await _enqueue(conn, made, range_size)
+            await _enqueue(conn, made, range_size, priority)
     return made
 
 
@@ -128,7 +129,9 @@ async def _subtract_queued(
     )
 
 
-async def _enqueue(conn: Connection, made: Plan, range_size: int) -> None:
+async def _enqueue(
+    conn: Connection, made: Plan, range_size: int, priority: int
+) -> None:
     for kind, ranges in (
         (INDEX_BLOCKS, made.block_jobs),
         (INDEX_EVENTS, made.event_jobs),
@@ -138,7 +141,7 @@ async def _enqueue(conn: Connection, made: Plan, range_size: int) -> None:
                 conn,
                 kind=kind,
                 payloads=[range_payload(each) for each in ranges],
-                priority=BACKFILL_PRIORITY,
+                priority=priority,
             )
     if difference([made.blocks], await chain.planned(conn)):
         await chain.record_plan(

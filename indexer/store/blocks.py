@@ -68,11 +68,13 @@ async def write_blocks(
     data: Sequence[BlockData] | EncodedBlocks,
     fresh: bool,
     certainty: Certainty = NOTHING_CERTAIN,
+    fits_above: bool = True,
 ) -> int:
     """Store consecutive blocks with their transactions and withdrawals.
 
     Return how many blocks were not there before. ``certainty`` says what of the data
-    is proven; of rows that were there before it says nothing. Runs in the caller's
+    is proven; of rows that were there before it says nothing. The block stored above
+    them need not fit them where ``fits_above`` is false. Runs in the caller's
     transaction.
 
     Raises StoredBlockConflict where a height is stored with another hash,
@@ -85,7 +87,7 @@ async def write_blocks(
         present = await _check_stored_hashes(conn, chunk.headers)
         certainty = certainty.without(present)
         await _DELETE_ORPHANS.run(conn, first=blocks.first, last=blocks.last)
-    await _check_neighbours(conn, chunk.headers)
+    await _check_neighbours(conn, chunk.headers, fits_above=fits_above)
     written = await copy_rows(conn, chunk.blocks, fresh=fresh)
     await copy_rows(conn, chunk.transactions, fresh=fresh)
     await copy_rows(conn, chunk.withdrawals, fresh=fresh)
@@ -97,13 +99,15 @@ async def write_blocks(
     return written
 
 
-async def _check_neighbours(conn: Connection, headers: Sequence[BlockRow]) -> None:
+async def _check_neighbours(
+    conn: Connection, headers: Sequence[BlockRow], *, fits_above: bool
+) -> None:
     first, last = headers[0], headers[-1]
     rows = await _NEIGHBOURS.rows(conn, below=first.number - 1, above=last.number + 1)
     for number, stored_hash, parent_hash in rows:
         if number < first.number and stored_hash != first.parent_hash:
             raise ReorgDetected(first.number, stored_hash, first.parent_hash)
-        if number > last.number and parent_hash != last.hash:
+        if fits_above and number > last.number and parent_hash != last.hash:
             raise InconsistentResponse(
                 f"block {number} is stored with parent 0x{parent_hash.hex()}, but the "
                 f"node gives block {last.number} as 0x{last.hash.hex()}; nothing was "
@@ -204,6 +208,12 @@ async def highest_block(conn: Connection) -> StoredBlock | None:
     """Return the highest stored block."""
     row = await _HIGHEST.row(conn)
     return None if row is None else StoredBlock(row[0], row[1])
+
+
+async def hashes(conn: Connection, blocks: BlockRange) -> list[StoredBlock]:
+    """Return the stored blocks of a range, in order."""
+    rows = await _HASHES.rows(conn, first=blocks.first, last=blocks.last)
+    return [StoredBlock(*row) for row in rows]
 
 
 async def block_hash(conn: Connection, number: int) -> bytes | None:

@@ -72,8 +72,8 @@ async def extend(
         dataset=dataset,
         first=blocks.first,
         last=blocks.last,
-        proven=_multirange(certainty.proven),
-        unprovable=_multirange(certainty.unprovable),
+        proven=multirange(certainty.proven),
+        unprovable=multirange(certainty.unprovable),
         size=BUCKET_HEIGHTS,
     )
 
@@ -114,9 +114,9 @@ async def correct(
         bucket=blocks.first // BUCKET_HEIGHTS,
         first=blocks.first,
         last=blocks.last,
-        stored=_multirange(found.stored),
-        proven=_multirange(found.proven),
-        unprovable=_multirange(found.unprovable),
+        stored=multirange(found.stored),
+        proven=multirange(found.proven),
+        unprovable=multirange(found.unprovable),
     )
 
 
@@ -130,5 +130,6 @@ async def mark_audited(conn: Connection, *, buckets: Iterable[int]) -> None:
     await _AUDITED.run(conn, buckets=sorted(buckets))
 
 
-def _multirange(ranges: Iterable[BlockRange]) -> str:
+def multirange(ranges: Iterable[BlockRange]) -> str:
+    """Return heights as PostgreSQL writes an int8multirange."""
     return "{" + ",".join(f"[{each.first},{each.last + 1})" for each in ranges) + "}"

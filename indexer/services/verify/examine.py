@@ -1,0 +1,217 @@
+"""The stored rows of blocks, proven again from nothing but themselves; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from indexer.chain.checks import check_events
+from indexer.chain.verify import (
+    Commitment,
+    Profile,
+    Proof,
+    prove_block,
+    prove_events,
+)
+from indexer.chain.verify.bloom import EMPTY_BLOOM
+from indexer.chain.verify.trie import EMPTY_ROOT
+from indexer.errors import ChainDataError, ProofFailed
+from indexer.rows import BlockData, BlockEvents, BlockRow
+from indexer.services.verify.faults import Fault, FaultKind, Found
+from indexer.store.read import StoredRows
+
+_KINDS = {
+    Commitment.HEADER: FaultKind.HEADER,
+    Commitment.TRANSACTIONS: FaultKind.TRANSACTIONS,
+    Commitment.WITHDRAWALS: FaultKind.WITHDRAWALS,
+    Commitment.RECEIPTS: FaultKind.RECEIPTS,
+    Commitment.BLOOM: FaultKind.BLOOM,
+}
+_OF_BLOCK = (Commitment.HEADER, Commitment.TRANSACTIONS, Commitment.WITHDRAWALS)
+_OF_EVENTS = (Commitment.RECEIPTS, Commitment.BLOOM)
+
+
+class Examination:
+    """What the rows of some heights show.
+
+    ``stored``, ``proven`` and ``unprovable`` are heights by dataset; ``absent`` are
+    those that should have receipts or logs and have none at all.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self.found = Found()
+        self.absent: list[int] = []
+        self.stored: dict[str, list[int]] = {"blocks": [], "events": []}
+        self.proven: dict[str, list[int]] = {"blocks": [], "events": []}
+        self.unprovable: dict[str, list[int]] = {"blocks": [], "events": []}
+        self._profile = profile
+        self._run_top: BlockRow | None = None
+
+    def look_at(self, rows: StoredRows, below: tuple[int, bytes] | None) -> None:
+        """Examine all rows of a range; ``below`` is the block stored right below."""
+        self.found.rows += rows.row_count
+        linked = below
+        for data, events in zip(rows.blocks, rows.events, strict=True):
+            self._link(data.block, linked)
+            self._block(data)
+            self._events(data, events)
+            linked = (data.block.number, data.block.hash)
+        self._end_run()
+        for number, tables in sorted(rows.orphans.items()):
+            listed = ", ".join(f"{count} of {name}" for name, count in tables.items())
+            self._fault(
+                FaultKind.ORPHANED_ROWS, number, f"no block, but rows: {listed}"
+            )
+
+    def _fault(self, kind: FaultKind, number: int, detail: str) -> None:
+        self.found.faults.append(Fault(kind, number, number, detail))
+
+    def _link(self, block: BlockRow, below: tuple[int, bytes] | None) -> None:
+        follows = below is not None and below[0] + 1 == block.number
+        fits = below is not None and below[1] == block.parent_hash
+        if follows and not fits and below is not None:
+            self._fault(
+                FaultKind.BROKEN_LINK,
+                block.number,
+                f"its parent is 0x{block.parent_hash.hex()}, but block {below[0]} is "
+                f"stored as 0x{below[1].hex()}",
+            )
+        if not (follows and fits):
+            self._end_run()
+
+    def _end_run(self) -> None:
+        """Have the top of a run of linked blocks compared with a node's."""
+        if self._run_top is not None:
+            self.found.tops.append((self._run_top.number, self._run_top.hash))
+            self._run_top = None
+
+    def _block(self, data: BlockData) -> None:
+        block = data.block
+        faults, proof = _proven(
+            lambda profile: prove_block(data, profile), _OF_BLOCK, self._profile
+        )
+        if proof is not None and Commitment.TRANSACTIONS in proof.unprovable:
+            faults += _numbered(FaultKind.TRANSACTIONS, data.transactions)
+        self._enter("blocks", block.number, faults, proof)
+        if not (proof and Commitment.HEADER in proof.proven):
+            # Only a proven header says what its parent is.
+            self._end_run()
+            self.found.tops.append((block.number, block.hash))
+        else:
+            self._run_top = block
+
+    def _events(self, data: BlockData, events: BlockEvents) -> None:
+        block = data.block
+        if not events.receipts and not events.logs:
+            if _should_have_events(data):
+                self.absent.append(block.number)
+                self.found.events.looked_at += 1
+                return
+            if (
+                block.receipts_root == EMPTY_ROOT
+                and block.logs_bloom == EMPTY_BLOOM
+                and self._profile.proves >= set(_OF_EVENTS)
+            ):
+                self._enter("events", block.number, [], _EMPTY_PROOF)
+                return
+        faults: list[tuple[FaultKind, str]] = []
+        faults += _numbered(FaultKind.RECEIPTS, events.receipts)
+        faults += _numbered(FaultKind.LOGS, events.logs)
+        proof = None
+        if not faults:
+            faults += _checked(data, events)
+            wrong, proof = _proven(
+                lambda profile: prove_events(block, events, profile),
+                _OF_EVENTS,
+                self._profile,
+            )
+            faults += [each for each in wrong if each not in faults]
+        self._enter("events", block.number, faults, proof)
+
+    def _enter(
+        self,
+        dataset: str,
+        number: int,
+        faults: Sequence[tuple[FaultKind, str]],
+        proof: Proof | None,
+    ) -> None:
+        tally = self.found.blocks if dataset == "blocks" else self.found.events
+        tally.looked_at += 1
+        self.stored[dataset].append(number)
+        for kind, detail in faults:
+            self._fault(kind, number, detail)
+        if proof is not None:
+            for commitment, reason in proof.unprovable.items():
+                # Which transaction of the block it is makes no other reason.
+                why = reason.rpartition(": ")[2]
+                self.found.cannot_prove(f"{commitment}: {why}", number)
+        if faults or proof is None:
+            tally.wrong += 1
+        elif proof.unprovable:
+            tally.unprovable += 1
+            self.unprovable[dataset].append(number)
+        else:
+            tally.proven += 1
+            self.proven[dataset].append(number)
+
+
+_EMPTY_PROOF = Proof(frozenset(_OF_EVENTS), {})
+
+
+def _proven(
+    prove: Callable[[Profile], Proof],
+    commitments: Sequence[Commitment],
+    profile: Profile,
+) -> tuple[list[tuple[FaultKind, str]], Proof | None]:
+    """Return every fault, one commitment by one, or the proof of all."""
+    try:
+        return [], prove(profile)
+    except ChainDataError as error:
+        first = error
+    faults: list[tuple[FaultKind, str]] = []
+    proven: set[Commitment] = set()
+    for commitment in commitments:
+        alone = frozenset((commitment,)) & profile.proves
+        try:
+            proven |= prove(profile._replace(proves=alone)).proven
+        except ProofFailed as error:
+            what, wanted, found = error.difference
+            detail = f"{what} should be {wanted}, but the stored rows make it {found}"
+            faults.append((_KINDS[commitment], detail))
+        except ChainDataError as error:
+            detail = str(error)
+            if all(each[1] != detail for each in faults):
+                faults.append((_KINDS[commitment], detail))
+    if not faults:
+        faults.append((_KINDS[commitments[-1]], str(first)))
+    return faults, Proof(frozenset(proven), {})
+
+
+def _numbered(
+    kind: FaultKind, rows: Sequence[tuple[Any, ...]]
+) -> Iterator[tuple[FaultKind, str]]:
+    """Yield a fault unless rows are numbered 0, 1, 2, …"""
+    for place, row in enumerate(rows):
+        if row[1] != place:
+            what = kind.removeprefix("wrong ")
+            yield (
+                kind,
+                f"there are {len(rows)} {what}, but none numbered {place}; the next "
+                f"is numbered {row[1]}",
+            )
+            return
+
+
+def _checked(data: BlockData, events: BlockEvents) -> Iterator[tuple[FaultKind, str]]:
+    """Yield a fault unless each transaction has its receipt, and no other."""
+    try:
+        check_events(data.ref(), events)
+    except ChainDataError as error:
+        detail = str(error).replace("the node gives", "there is stored")
+        yield FaultKind.RECEIPTS, detail
+
+
+def _should_have_events(data: BlockData) -> bool:
+    block = data.block
+    has_receipts = bool(data.transactions) and block.receipts_root != EMPTY_ROOT
+    return has_receipts or block.logs_bloom not in (None, EMPTY_BLOOM)
