@@ -31,6 +31,7 @@ from indexer.metrics import Metrics
 from indexer.services.endpoints import remembered
 from indexer.services.follow import make_follower
 from indexer.services.telemetry import (
+    contradiction_noted,
     head_noted,
     serve_metrics,
     watch,
@@ -183,6 +184,7 @@ async def _follow(
         async with (
             remembered(database, endpoints, role="follow"),
             head_noted(database, metrics),
+            contradiction_noted(database),
             serve_metrics(
                 metrics, port=config.metrics_port, complaint=follower.complaint
             ),

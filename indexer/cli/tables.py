@@ -65,6 +65,8 @@ def _overview(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "gaps", _gaps(progress)
     yield "tip", _tip(tip)
     yield "follower", tip["follower"] or "nobody follows the tip"
+    if tip["contradiction"]:
+        yield "contradiction", tip["contradiction"]
     about = "about " if queue["pending_estimated"] else ""
     least = "at least " if queue["failed_at_least"] else ""
     yield (

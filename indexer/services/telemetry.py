@@ -13,16 +13,19 @@ from aiohttp import web
 from indexer.chain.endpoints import Endpoint, Endpoints
 from indexer.db.connection import Database
 from indexer.db.queries import load
-from indexer.errors import ConfigError, IndexerError
+from indexer.errors import ConfigError, FinalityViolated, IndexerError
 from indexer.jobs.job import Job
 from indexer.jobs.observer import Ending
 from indexer.jobs.reaper import Reaped
 from indexer.jobs.worker import Worker
+from indexer.log import redact
 from indexer.metrics import CONTENT_TYPE, Metrics
 
 log = logging.getLogger(__name__)
 
-_NOTE_HEAD = load("status")["note_head"]
+_QUERIES = load("status")
+_NOTE_HEAD = _QUERIES["note_head"]
+_NOTE_CONTRADICTION = _QUERIES["note_contradiction"]
 
 # Often enough for a lag that people read; one row, updated in place.
 _NOTE_HEAD_SECONDS = 2.0
@@ -129,6 +132,21 @@ async def _note_head(database: Database, metrics: Metrics) -> None:
                 async with database.connection() as conn:
                     await _NOTE_HEAD.run(conn, number=head)
         await asyncio.sleep(_NOTE_HEAD_SECONDS)
+
+
+@asynccontextmanager
+async def contradiction_noted(database: Database) -> AsyncIterator[None]:
+    """Note for ``status`` what the body stops for where a node contradicts the final.
+
+    The process ends of it, so its own metrics could not tell.
+    """
+    try:
+        yield
+    except FinalityViolated as error:
+        with suppress(IndexerError, psycopg.Error):
+            async with database.connection() as conn:
+                await _NOTE_CONTRADICTION.run(conn, text=redact(str(error)))
+        raise
 
 
 @asynccontextmanager

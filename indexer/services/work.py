@@ -37,6 +37,8 @@ async def make_worker(
         await make_prover(database, endpoints, level=config.verify),
         chunk_blocks=config.chunk_blocks,
     )
+    if metrics is not None:
+        metrics.inflight_bytes.set_function(lambda: indexing.budget.used)
     return Worker(
         database,
         handlers=indexing.handlers(),

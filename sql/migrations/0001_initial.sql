@@ -10,6 +10,9 @@ create table {schema}.chain (
     -- The newest block the follower heard of, and when: for the lag, seen by status.
     head_number bigint,
     head_seen_at timestamptz,
+    -- Why the follower stopped last: a node contradicted what was final.
+    contradiction text,
+    contradicted_at timestamptz,
     created_at timestamptz not null default now()
 );
 

@@ -245,6 +245,18 @@ where head_seen_at > now() - %(fresh)s::interval;
 update {schema}.chain
 set head_number = %(number)s::bigint, head_seen_at = clock_timestamp();
 
+-- name: note_contradiction
+-- Remember that a node contradicted what was final, and how.
+update {schema}.chain
+set contradiction = %(text)s::text, contradicted_at = clock_timestamp();
+
+-- name: contradiction
+-- What the follower stopped for, if that was within the last hour: one that is started
+-- again meets it again.
+select contradiction
+from {schema}.chain
+where contradicted_at > now() - interval '1 hour';
+
 -- name: reorgs_lately
 -- Reorganisations of the last day, the deepest of them, and the last one.
 select

@@ -69,6 +69,11 @@ def _tip(made: Families, found: dict[str, Any]) -> None:
         float(found["follower"] is not None),
     )
     made.gauge(
+        "indexer_tip_contradicted",
+        "Whether a node contradicted what was final, within the last hour.",
+        float(found["contradiction"] is not None),
+    )
+    made.gauge(
         "indexer_tip_reorgs_last_day",
         "Reorganisations within the last day.",
         found["reorgs_last_day"],

@@ -17,6 +17,7 @@ _FOLLOWER = _QUERIES["follower"]
 _NEWEST = _QUERIES["newest_block"]
 _REORGS = _QUERIES["reorgs_lately"]
 _HEAD = _QUERIES["head"]
+_CONTRADICTION = _QUERIES["contradiction"]
 _ENDPOINTS = load("chain")["endpoints"]
 
 _CLAIMS_LIMIT = 2000
@@ -95,6 +96,7 @@ async def read_tip(conn: Connection) -> dict[str, Any]:
     noted = await _HEAD.row(conn, fresh=_HEAD_FRESH)
     head = noted[0] if noted is not None else None
     reorgs = await _REORGS.row(conn)
+    contradiction = await _CONTRADICTION.row(conn)
     highest = newest[0] if newest else None
     return {
         "highest_block": highest,
@@ -105,6 +107,7 @@ async def read_tip(conn: Connection) -> dict[str, Any]:
             max(0, head - highest) if head is not None and highest is not None else None
         ),
         "follower": holder[0] if holder is not None and following else None,
+        "contradiction": contradiction[0] if contradiction is not None else None,
         "reorgs_last_day": reorgs[0] if reorgs else 0,
         "deepest_reorg_last_day": reorgs[1] if reorgs else None,
     }

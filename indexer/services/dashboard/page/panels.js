@@ -34,6 +34,7 @@ function attention(status) {
   const { queue, progress, database, tip, workers } = status;
   const said = [];
   const failing = queue.failed;
+  if (tip.contradiction) said.push(["bad", `A node contradicts what was final: ${tip.contradiction}`]);
   if (failing) said.push(["bad", `${count(failing)} failed job${failing === 1 ? "" : "s"}: ${status.failed[0]?.reason ?? ""}`]);
   for (const pin of database.vacuum_pins) {
     said.push(["bad", `Vacuum is held back by ${pin.holder} ${pin.name}${pin.user ? ` of ${pin.user}` : ""}. ${sentence(pin.remedy)}`]);
