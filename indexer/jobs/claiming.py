@@ -14,7 +14,7 @@ from indexer.jobs.job import Job
 from indexer.jobs.listen import WakeUps
 from indexer.jobs.marks import ScanMarks
 from indexer.jobs.observer import Observer
-from indexer.jobs.running import Group, RunningJobs
+from indexer.jobs.running import MOST_URGENT, Group, RunningJobs
 from indexer.jobs.settings import WorkerSettings
 
 _LOG = logging.getLogger(__name__)
@@ -23,6 +23,8 @@ _LOG = logging.getLogger(__name__)
 _DRAIN_POLL_SECONDS = 1.0
 # The soonest look at a job that is about to become due; keeps the loop from spinning.
 _SHORTEST_PAUSE_SECONDS = 0.01
+# Room for this one is room for a job of any lane.
+_ANY_LANE = MOST_URGENT + 1
 # Not looking for this many poll intervals is a fault: even a full worker looks.
 _LOOKS_MISSED = 3
 
@@ -100,7 +102,7 @@ class ClaimLoop:
     async def _fill(self) -> float:
         """Claim for the free slots; return for how many seconds to wait at most."""
         self._is_hungry = True
-        if not any(group.room() for group in self._groups):
+        if not any(group.room(MOST_URGENT) > 0 for group in self._groups):
             return self._poll_seconds()
         async with self._database.connection() as conn:
             is_due = self._marks.rest_seconds() == 0
@@ -115,7 +117,7 @@ class ClaimLoop:
             if is_due:
                 return await self._look_from_the_front(conn)
         # What lies in front of the marks is looked for as soon as its turn comes.
-        self._is_hungry = False
+        self._is_hungry = not self._all_have_room()
         return self._pause(max(self._marks.rest_seconds(), _SHORTEST_PAUSE_SECONDS))
 
     async def _look_ahead(self, conn: Connection) -> bool:
@@ -147,7 +149,7 @@ class ClaimLoop:
         self._marks.end(began)
         if more:
             return self._pause(0.0)
-        self._is_hungry = not all(group.room() for group in self._groups)
+        self._is_hungry = not self._all_have_room()
         return pause
 
     async def _claim_lane(
@@ -161,7 +163,7 @@ class ClaimLoop:
         """Start what is due in a lane; tell whether there may be more."""
         more = False
         for group in self._groups:
-            limit = group.room()
+            limit = group.room(priority)
             if limit <= 0 or self._is_stopped:
                 continue
             after = self._marks.after(priority, group.name) if use_marks else FRONT
@@ -192,9 +194,12 @@ class ClaimLoop:
             group.start(jobs, sent_at, limit)
         return jobs
 
+    def _all_have_room(self) -> bool:
+        return all(group.room(_ANY_LANE) > 0 for group in self._groups)
+
     def _pause(self, seconds: float) -> float:
         """Wait for a free slot where there is none."""
-        has_room = any(group.room() > 0 for group in self._groups)
+        has_room = any(group.room(_ANY_LANE) > 0 for group in self._groups)
         return seconds if has_room else self._poll_seconds()
 
     def _poll_seconds(self) -> float:

@@ -24,6 +24,12 @@ from indexer.jobs.settle import Settled, Settler
 from indexer.jobs.workers import Identity
 from indexer.log import fields
 
+# The lane that long jobs of others must never keep waiting: backfill fills every slot
+# for minutes, and what happens at the tip is wanted within milliseconds.
+MOST_URGENT = 0
+# So it has slots of its own beside the others, one for so many.
+_SLOTS_A_SPARE = 5
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -39,13 +45,13 @@ class WorkerStats:
 class Group:
     """Kinds that are claimed together: how many more may be, and how they start.
 
-    ``start`` takes the jobs, the monotonic time at which the claim was sent, and how
-    many were asked for.
+    ``room`` takes the lane's priority; ``start`` the jobs, the monotonic time at which
+    the claim was sent, and how many were asked for.
     """
 
     name: str
     kinds: Sequence[str]
-    room: Callable[[], int]
+    room: Callable[[int], int]
     start: Callable[[Sequence[Job], float, int], None]
 
 
@@ -131,14 +137,16 @@ class RunningJobs:
         quick = [kind for kind in self._handlers if kind in self._quick_kinds]
         others = [kind for kind in self._handlers if kind not in self._quick_kinds]
         groups = [
-            Group("quick", quick, self._quick.room, self._start_quick),
+            Group("quick", quick, lambda _: self._quick.room(), self._start_quick),
             Group("ordinary", others, self._free_slots, self._start),
         ]
         return [group for group in groups if group.kinds]
 
-    def _free_slots(self) -> int:
+    def _free_slots(self, priority: int) -> int:
         free = self._concurrency - len(self._tasks)
-        return min(free, self._claim_batch or free)
+        if priority <= MOST_URGENT:
+            free += -(-self._concurrency // _SLOTS_A_SPARE)
+        return max(0, min(free, self._claim_batch or free))
 
     def _start(self, jobs: Sequence[Job], sent_at: float, limit: int) -> None:
         for execution in self._executions(jobs, sent_at):
