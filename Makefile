@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers format check bench wheel clean
+.PHONY: help setup demo test lint types layers format check bench soak wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ check: lint types layers test ## Everything that CI checks
 
 bench: $(VENV)/.dev ## Measure; prints ratios, asserts nothing
 	$(BIN)/pytest -m bench -s tests/bench
+
+soak: $(VENV)/.dev ## Index long ranges from a node that is wrong one time in ten
+	$(BIN)/pytest -m soak -s tests/e2e/test_soak.py
 
 wheel: $(VENV)/.dev ## Build the wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
