@@ -13,6 +13,8 @@ _BATCH_SECONDS: Final = 0.25
 # What timers oversleep may be caught up with, no more.
 _CATCH_UP_SECONDS: Final = 0.1
 _LOWEST: Final = 0.1
+# Few providers allow less, and those are found by halves.
+_FIRST_GUESS: Final = 20.0
 # Between two refusals the node's bucket was refilled by as much as it let through.
 # Over less than this many seconds, what it was filled with at first tells more.
 _TELLING_SECONDS: Final = 1.0
@@ -122,7 +124,7 @@ class Pace:
         current = self._learned
         is_telling = elapsed >= _TELLING_SECONDS and self._accepted > 0
         if current is None:
-            found = max(1.0, self._accepted / max(1.0, elapsed))
+            found = max(_FIRST_GUESS, self._accepted / max(1.0, elapsed))
         elif is_telling:
             # Idle time is no proof of a low limit.
             seen = max(self._accepted / elapsed, _SHRINK * current)
