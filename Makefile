@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers format check bench soak wheel clean
+.PHONY: help setup demo test lint types layers format check bench soak chaos wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ bench: $(VENV)/.dev ## Measure; prints ratios, asserts nothing
 
 soak: $(VENV)/.dev ## Index long ranges from a node that is wrong one time in ten
 	$(BIN)/pytest -m soak -s tests/e2e/test_soak.py
+
+chaos: $(VENV)/.dev ## Attack the queue for a few minutes, and say what came of it
+	CHAOS_JOBS=$${CHAOS_JOBS:-100000} $(BIN)/pytest -s tests/e2e/test_chaos.py
 
 wheel: $(VENV)/.dev ## Build the wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

@@ -71,6 +71,7 @@ class Execution:
         self._task: asyncio.Task[None] | None = None
         self._in_transaction = 0
         self._is_suspect = False
+        self._is_asking = False
         self.given_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
@@ -99,11 +100,12 @@ class Execution:
         """Stop the handler at its next await that is not in a transaction.
 
         While it is in one, news of a lost claim is left aside: it may be older than
-        the fence, and the database decides there.
+        the fence, and the database decides there. So it is while a COMMIT's outcome
+        is asked for: a claim that has completed is not there any more either.
         """
         if self.is_finished or self.interruption is not None:
             return
-        if why is Interruption.LOST and self._in_transaction:
+        if why is Interruption.LOST and (self._in_transaction or self._is_asking):
             return
         self.interruption = why
         self._deliver()
@@ -182,16 +184,29 @@ class Execution:
                 raise
             unanswered = error
         finally:
+            self._is_asking = unanswered is not None
             self._in_transaction -= 1
             if closing is None:
                 self._deliver()
-        if unanswered and not await self._is_committed(progress, closing):
-            raise unanswered
+        if unanswered:
+            await self._settle_doubt(unanswered, progress, closing)
         self._is_suspect = False
         if progress is not None:
             self.progress = progress
         if self._tell_renewed is not None:
             self._tell_renewed(self.job.id, self.token, sent_at)
+
+    async def _settle_doubt(
+        self,
+        unanswered: DatabaseUnavailable,
+        progress: Json | None,
+        closing: _Closing | None,
+    ) -> None:
+        try:
+            if not await self._is_committed(progress, closing):
+                raise unanswered
+        finally:
+            self._is_asking = False
 
     async def _is_committed(
         self, progress: Json | None, closing: _Closing | None
