@@ -124,6 +124,13 @@ def _queue(made: Families, found: dict[str, Any]) -> None:
         "How long the oldest due job has been waiting.",
         found["oldest_pending_seconds"] or 0.0,
     )
+    for priority, age in found["oldest_pending_by_priority"].items():
+        made.gauge(
+            "indexer_queue_lane_oldest_age_seconds",
+            "The same by priority: 0 is the tip, 5 repair, 10 the backfill.",
+            age,
+            priority=str(priority),
+        )
     made.gauge(
         "indexer_queue_unknown_kinds",
         "Pending jobs of kinds that no worker of this program runs.",

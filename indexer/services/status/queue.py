@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from indexer.db.connection import Connection
 from indexer.db.queries import load
-from indexer.jobs import backlog
+from indexer.jobs.claims import pending_lanes
 from indexer.log import redact
 from indexer.services.kinds import INDEX_BLOCKS, INDEX_EVENTS
 
@@ -128,15 +128,20 @@ async def read_queue(conn: Connection, *, lately: Lately) -> dict[str, Any]:
         for kind in sorted({*pending, *running, *failed})
     }
     asked_at = time.monotonic()
-    oldest = await backlog.oldest_pending_age(conn)
+    lanes = {
+        lane.priority: -lane.due_in.total_seconds()
+        for lane in await pending_lanes(conn)
+        if lane.due_in <= timedelta(0)
+    }
     probe = time.monotonic() - asked_at
-    waiting = oldest.total_seconds() if oldest is not None else None
+    waiting = max(lanes.values(), default=None)
     return {
         "kinds": kinds,
         **{state: sum(jobs.values()) for state, jobs in states.items()},
         "pending_estimated": estimated,
         "failed_at_least": sum(failed.values()) >= _FAILED_LIMIT,
         "oldest_pending_seconds": waiting,
+        "oldest_pending_by_priority": lanes,
         # The claim's own index read from its head, dead entries and all.
         "probe_seconds": probe,
         "durations": {
