@@ -26,6 +26,7 @@ _COMMANDS = {
     "verify": "indexer.cli.verify",
     "forget": "indexer.cli.forget",
     "jobs": "indexer.cli.jobs",
+    "maintain": "indexer.cli.maintain",
     "devnode": "indexer.cli.demo",
     "demo": "indexer.cli.demo",
     "bench": "indexer.cli.bench",

@@ -26,6 +26,7 @@ from indexer.cli.runtime import (
     stop_on_signals,
 )
 from indexer.config import Config
+from indexer.db.connection import REPLY_TIMEOUT
 from indexer.jobs.observer import Ending
 from indexer.metrics import Metrics
 from indexer.services.endpoints import remembered
@@ -91,7 +92,11 @@ def work(drain: bool, **given: object) -> None:
 async def _work(config: Config, url: str, drain: bool) -> int:
     async with (
         open_database(
-            config, url, application="work", size=pool_size(config)
+            config,
+            url,
+            application="work",
+            size=pool_size(config),
+            reply_timeout=REPLY_TIMEOUT,
         ) as database,
         open_endpoints(config) as endpoints,
     ):
@@ -166,7 +171,9 @@ async def _follow(
     config: Config, url: str, start: int | str | None, until: int | None
 ) -> int:
     async with (
-        open_database(config, url, application="follow") as database,
+        open_database(
+            config, url, application="follow", reply_timeout=REPLY_TIMEOUT
+        ) as database,
         open_endpoints(config) as endpoints,
     ):
         metrics = Metrics()

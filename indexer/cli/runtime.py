@@ -7,6 +7,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
 from typing import Any
 
 import click
@@ -44,15 +45,24 @@ def database_url(config: Config) -> Iterator[str]:
 
 @asynccontextmanager
 async def open_database(
-    config: Config, url: str, *, application: str, size: int = 4
+    config: Config,
+    url: str,
+    *,
+    application: str,
+    size: int = 4,
+    reply_timeout: timedelta | None = None,
 ) -> AsyncIterator[Database]:
-    """Open the pool and refuse a schema that does not fit."""
+    """Open the pool and refuse a schema that does not fit.
+
+    ``reply_timeout`` None: whoever waits can press Ctrl-C, and may ask for much.
+    """
     database = Database(
         url,
         schema=config.db_schema,
         size=size,
         application=f"indexer {application}",
         prepared=False if config.prepared_statements == "off" else None,
+        reply_timeout=reply_timeout,
     )
     async with database:
         async with database.connection() as conn:

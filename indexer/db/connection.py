@@ -33,6 +33,7 @@ from indexer.log import redact_url
 
 __all__ = [
     "IDLE_TIMEOUT",
+    "REPLY_TIMEOUT",
     "Connection",
     "Database",
     "SyncConnection",

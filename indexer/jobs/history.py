@@ -1,4 +1,7 @@
-"""Finished jobs: a partition for each UTC day, made ahead and dropped when old."""
+"""Finished jobs: a partition for each UTC day, made ahead and dropped when old.
+
+Jobs that failed stay in the queue until they are retried, or as old as that.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import NamedTuple
 
 from psycopg import errors as pg
 
+from indexer.db.committed import rows_committed
 from indexer.db.connection import Connection, set_local_timeouts
 from indexer.db.queries import load
 
@@ -34,6 +38,10 @@ _ATTACH = _QUERIES["attach_history_day"]
 _DETACH = _QUERIES["detach_history_day"]
 _FINALIZE = _QUERIES["finalize_history_day"]
 _DROP = _QUERIES["drop_history_day"]
+_AGE_OUT = _QUERIES["age_out_failed_jobs"]
+
+# As the reaper's: small enough that claims and completions get their turn in between.
+_AGED_BATCH = 500
 
 
 class _Partition(NamedTuple):
@@ -76,6 +84,7 @@ async def drop_old(conn: Connection, *, retention: timedelta) -> list[str]:
     for each in await _partitions(conn, retention=retention):
         if not each.is_old:
             continue
+        conn.reply_timeout = _DETACH_TIMEOUT.total_seconds() + 5
         try:
             async with asyncio.timeout(_DETACH_TIMEOUT.total_seconds()):
                 await _drop(conn, each)
@@ -94,6 +103,21 @@ async def drop_old(conn: Connection, *, retention: timedelta) -> list[str]:
             continue
         dropped.append(each.name)
     return dropped
+
+
+async def age_out_failed(
+    conn: Connection, *, retention: timedelta, batch: int = _AGED_BATCH
+) -> int:
+    """Move failed jobs that nobody retried for so long to history; return how many.
+
+    ``conn`` is in autocommit, and today's partition is there (:func:`ensure_history`).
+    """
+    aged = 0
+    while True:
+        moved = await rows_committed(conn, _AGE_OUT, retention=retention, batch=batch)
+        aged += len(moved)
+        if len(moved) < batch:
+            return aged
 
 
 async def _drop(conn: Connection, partition: _Partition) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from random import Random
 
 from indexer.db.connection import Database
+from indexer.db.statistics import analyze_parents
 from indexer.errors import DatabaseUnavailable
-from indexer.jobs.history import drop_old, ensure_history
+from indexer.jobs.history import age_out_failed, drop_old, ensure_history
 from indexer.jobs.observer import Observer
 from indexer.jobs.reaper import Reaper
 from indexer.jobs.settings import WorkerSettings
@@ -18,7 +20,9 @@ _REAPS_PER_LEASE = 4
 # Partitions are made days ahead, so many passes may fail before one is missed.
 _HOUSE_SECONDS = 3600.0
 # An entry this many leases old is a process that died, not one that sleeps.
-_UNSEEN_LEASES = 10
+UNSEEN_LEASES = 10
+# Workers share this: whoever finds the statistics older renews them.
+_STATISTICS_AGE = timedelta(days=1)
 
 
 class Upkeep:
@@ -59,10 +63,12 @@ class Upkeep:
             await asyncio.sleep(interval * self._random.uniform(0.8, 1.0))
 
     async def keep_house(self) -> None:
-        """Make and drop partitions of the history, and retire dead workers' entries."""
+        """Do what keeps the tables in shape; `indexer maintain` does the same once."""
         while True:
             async with self._database.connection() as conn:
                 await ensure_history(conn)
                 await drop_old(conn, retention=self._settings.history_retention)
-                await retire(conn, unseen=self._settings.lease * _UNSEEN_LEASES)
+                await age_out_failed(conn, retention=self._settings.history_retention)
+                await retire(conn, unseen=self._settings.lease * UNSEEN_LEASES)
+                await analyze_parents(conn, older_than=_STATISTICS_AGE)
             await asyncio.sleep(_HOUSE_SECONDS * self._random.uniform(0.8, 1.0))

@@ -58,3 +58,31 @@ alter table {schema}.jobs_history detach partition {schema}.{partition} finalize
 -- name: drop_history_day
 -- Only ever a table that was detached before.
 drop table if exists {schema}.{partition};
+
+-- name: age_out_failed_jobs
+-- Failed jobs that nobody retried leave for history, a batch at a time, in id order.
+with old as materialized (
+    select j.id
+    from {schema}.jobs as j
+    where j.status = 'failed'
+        and coalesce(j.last_error_at, j.created_at) < now() - %(retention)s::interval
+    order by j.id
+    limit %(batch)s::integer
+    for update of j skip locked
+),
+aged as (
+    delete from {schema}.jobs as j
+    where j.id = any(array(select old.id from old))
+    returning
+        j.id, j.kind, j.payload, j.run_at, j.attempts, j.created_at, j.priority,
+        j.errors, j.lost_leases, j.snoozes, j.claimed_at, j.progress, j.last_error
+)
+insert into {schema}.jobs_history (
+    id, kind, payload, status, run_at, attempts, created_at, priority, errors,
+    lost_leases, snoozes, claimed_at, finished_at, progress, last_error
+)
+select
+    id, kind, payload, 'failed', run_at, attempts, created_at, priority, errors,
+    lost_leases, snoozes, claimed_at, clock_timestamp(), progress, last_error
+from aged
+returning id;
