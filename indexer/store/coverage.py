@@ -54,6 +54,7 @@ class Noted(NamedTuple):
     stored: list[BlockRange]
     proven: list[BlockRange]
     unprovable: list[BlockRange]
+    wrong: list[BlockRange]
 
 
 async def extend(
@@ -86,7 +87,7 @@ async def covered(conn: Connection, *, dataset: Dataset) -> list[BlockRange]:
 
 async def noted(conn: Connection, *, dataset: Dataset, blocks: BlockRange) -> Noted:
     """Return what is noted of heights, all in one bucket."""
-    found = Noted([], [], [])
+    found = Noted([], [], [], [])
     rows = await _NOTED.rows(
         conn,
         dataset=dataset,
@@ -117,6 +118,7 @@ async def correct(
         stored=multirange(found.stored),
         proven=multirange(found.proven),
         unprovable=multirange(found.unprovable),
+        wrong=multirange(found.wrong),
     )
 
 

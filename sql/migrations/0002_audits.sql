@@ -19,3 +19,8 @@ create table {schema}.audit_pieces (
     found jsonb not null,
     primary key (audit_id, first, last)
 );
+
+-- Stored heights that the last audit found wrong: what was proven once, or wrong, and
+-- has lost the fields to prove it by, is not merely unprovable.
+alter table {schema}.coverage
+add column wrong int8multirange not null default '{{}}';

@@ -26,7 +26,8 @@ on conflict (dataset, bucket) do update
 set
     stored = c.stored + excluded.stored,
     proven = c.proven + excluded.proven,
-    unprovable = c.unprovable + excluded.unprovable;
+    unprovable = c.unprovable + excluded.unprovable,
+    wrong = c.wrong - excluded.proven - excluded.unprovable;
 
 -- name: covered_ranges
 -- The stored ranges of a dataset as few inclusive intervals, in order.
@@ -46,7 +47,10 @@ select what, lower(piece), upper(piece) - 1
 from {schema}.coverage as c
 cross join lateral (
     values
-    ('stored', c.stored), ('proven', c.proven), ('unprovable', c.unprovable)
+    ('stored', c.stored),
+    ('proven', c.proven),
+    ('unprovable', c.unprovable),
+    ('wrong', c.wrong)
 ) as said (what, heights)
 cross join lateral unnest(
     said.heights
@@ -57,13 +61,16 @@ order by 1, 2;
 
 -- name: correct_coverage
 -- Replace what is noted of some heights of a bucket by what was found in the rows.
-insert into {schema}.coverage as c (dataset, bucket, stored, proven, unprovable)
+insert into {schema}.coverage as c (
+    dataset, bucket, stored, proven, unprovable, wrong
+)
 values (
     %(dataset)s::text,
     %(bucket)s::bigint,
     %(stored)s::int8multirange,
     %(proven)s::int8multirange,
-    %(unprovable)s::int8multirange
+    %(unprovable)s::int8multirange,
+    %(wrong)s::int8multirange
 )
 on conflict (dataset, bucket) do update
 set
@@ -75,7 +82,10 @@ set
     + excluded.proven,
     unprovable = c.unprovable
     - int8multirange(int8range(%(first)s::bigint, %(last)s::bigint, '[]'))
-    + excluded.unprovable;
+    + excluded.unprovable,
+    wrong = c.wrong
+    - int8multirange(int8range(%(first)s::bigint, %(last)s::bigint, '[]'))
+    + excluded.wrong;
 
 -- name: subtract_coverage
 -- Nothing of some heights is stored or proven any more. Buckets are held in the order
@@ -97,6 +107,8 @@ set
     proven = c.proven
     - int8multirange(int8range(%(first)s::bigint, %(last)s::bigint, '[]')),
     unprovable = c.unprovable
+    - int8multirange(int8range(%(first)s::bigint, %(last)s::bigint, '[]')),
+    wrong = c.wrong
     - int8multirange(int8range(%(first)s::bigint, %(last)s::bigint, '[]'))
 from held
 where c.dataset = held.dataset and c.bucket = held.bucket;

@@ -56,7 +56,8 @@ update {schema}.coverage as c
 set
     stored = c.stored - int8multirange(int8range(%(fork)s::bigint + 1, null)),
     proven = c.proven - int8multirange(int8range(%(fork)s::bigint + 1, null)),
-    unprovable = c.unprovable - int8multirange(int8range(%(fork)s::bigint + 1, null))
+    unprovable = c.unprovable - int8multirange(int8range(%(fork)s::bigint + 1, null)),
+    wrong = c.wrong - int8multirange(int8range(%(fork)s::bigint + 1, null))
 from held
 where c.dataset = held.dataset and c.bucket = held.bucket;
 

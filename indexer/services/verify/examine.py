@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from indexer.chain.checks import check_events
 from indexer.chain.verify import (
@@ -16,6 +16,7 @@ from indexer.chain.verify import (
 from indexer.chain.verify.bloom import EMPTY_BLOOM
 from indexer.chain.verify.trie import EMPTY_ROOT
 from indexer.errors import ChainDataError, ProofFailed
+from indexer.ranges import BlockRange, intersection, runs
 from indexer.rows import BlockData, BlockEvents, BlockRow
 from indexer.services.verify.faults import Fault, FaultKind, Found
 from indexer.store.read import StoredRows
@@ -27,6 +28,9 @@ _KINDS = {
     Commitment.RECEIPTS: FaultKind.RECEIPTS,
     Commitment.BLOOM: FaultKind.BLOOM,
 }
+# Why something of a block cannot be proven.
+Unprovable: TypeAlias = Mapping[Commitment, str]
+
 _OF_BLOCK = (Commitment.HEADER, Commitment.TRANSACTIONS, Commitment.WITHDRAWALS)
 _OF_EVENTS = (Commitment.RECEIPTS, Commitment.BLOOM)
 
@@ -34,8 +38,8 @@ _OF_EVENTS = (Commitment.RECEIPTS, Commitment.BLOOM)
 class Examination:
     """What the rows of some heights show.
 
-    ``stored``, ``proven`` and ``unprovable`` are heights by dataset; ``absent`` are
-    those that should have receipts or logs and have none at all.
+    ``stored``, ``proven``, ``wrong`` and ``unprovable`` (with the reasons) are heights
+    by dataset; ``absent`` are those that should have receipts or logs and have none.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -43,7 +47,8 @@ class Examination:
         self.absent: list[int] = []
         self.stored: dict[str, list[int]] = {"blocks": [], "events": []}
         self.proven: dict[str, list[int]] = {"blocks": [], "events": []}
-        self.unprovable: dict[str, list[int]] = {"blocks": [], "events": []}
+        self.wrong: dict[str, list[int]] = {"blocks": [], "events": []}
+        self.unprovable: dict[str, dict[int, Unprovable]] = {"blocks": {}, "events": {}}
         self._profile = profile
         self._run_top: BlockRow | None = None
 
@@ -105,7 +110,6 @@ class Examination:
         if not events.receipts and not events.logs:
             if _should_have_events(data):
                 self.absent.append(block.number)
-                self.found.events.looked_at += 1
                 return
             if (
                 block.receipts_root == EMPTY_ROOT
@@ -135,24 +139,46 @@ class Examination:
         faults: Sequence[tuple[FaultKind, str]],
         proof: Proof | None,
     ) -> None:
-        tally = self.found.blocks if dataset == "blocks" else self.found.events
-        tally.looked_at += 1
         self.stored[dataset].append(number)
         for kind, detail in faults:
             self._fault(kind, number, detail)
-        if proof is not None:
-            for commitment, reason in proof.unprovable.items():
-                # Which transaction of the block it is makes no other reason.
-                why = reason.rpartition(": ")[2]
-                self.found.cannot_prove(f"{commitment}: {why}", number)
         if faults or proof is None:
-            tally.wrong += 1
+            self.wrong[dataset].append(number)
         elif proof.unprovable:
-            tally.unprovable += 1
-            self.unprovable[dataset].append(number)
+            self.unprovable[dataset][number] = proof.unprovable
         else:
-            tally.proven += 1
             self.proven[dataset].append(number)
+
+    def doubt(self, dataset: str, known: Sequence[BlockRange]) -> None:
+        """Take heights that were proven, or wrong, once and cannot be proven for wrong.
+
+        Whatever they were proven by was in the rows, and is not there any more.
+        """
+        before = intersection(runs(self.unprovable[dataset]), known)
+        for number in (each for run in before for each in run.heights()):
+            for commitment, reason in self.unprovable[dataset].pop(number).items():
+                self._fault(
+                    _KINDS[commitment],
+                    number,
+                    f"it was proven before, and cannot be from the rows now: {reason}",
+                )
+            self.wrong[dataset].append(number)
+
+    def tally(self) -> None:
+        """Count what was found."""
+        for dataset, tally in (
+            ("blocks", self.found.blocks),
+            ("events", self.found.events),
+        ):
+            tally.looked_at += len(self.stored[dataset])
+            tally.proven += len(self.proven[dataset])
+            tally.unprovable += len(self.unprovable[dataset])
+            tally.wrong += len(self.wrong[dataset])
+            for number, reasons in self.unprovable[dataset].items():
+                for commitment, reason in reasons.items():
+                    # Which transaction of the block it is makes no other reason.
+                    why = reason.rpartition(": ")[2]
+                    self.found.cannot_prove(f"{commitment}: {why}", number)
 
 
 _EMPTY_PROOF = Proof(frozenset(_OF_EVENTS), {})

@@ -10,7 +10,15 @@ from psycopg import errors as pg
 
 from indexer.chain.verify import Profile
 from indexer.db.connection import Connection, set_local_timeouts
-from indexer.ranges import BlockRange, difference, intersection, runs, split
+from indexer.ranges import (
+    BlockRange,
+    count,
+    difference,
+    intersection,
+    runs,
+    split,
+    union,
+)
 from indexer.services.verify.examine import Examination
 from indexer.services.verify.extent import jobs_over
 from indexer.services.verify.faults import Fault, FaultKind, Found
@@ -123,6 +131,7 @@ class Auditor:
             )
             await self._settle_absent(chunk, examination)
             await self._correct(chunk, examination)
+        examination.tally()
         return examination.found
 
     async def _settle_absent(self, chunk: BlockRange, found: Examination) -> None:
@@ -134,10 +143,10 @@ class Auditor:
         alive = [each.blocks for each in queued if each.status != "failed"]
         failed = {each.id: each for each in queued if each.status == "failed"}
         tally = found.found.events
-        for run in intersection(absent, alive):
-            tally.waiting += len(run)
+        tally.looked_at += count(absent)
+        tally.waiting += count(intersection(absent, alive))
         for run in difference(absent, alive):
-            tally.wrong += len(run)
+            found.wrong["events"] += run.heights()
             why = "no job is queued for them"
             for job in failed.values():
                 if intersection([run], [job.blocks]):
@@ -159,12 +168,15 @@ class Auditor:
             if fault.kind is FaultKind.BROKEN_LINK
         ]
         for dataset in _DATASETS:
+            before = await coverage.noted(self._conn, dataset=dataset, blocks=chunk)
+            found.doubt(dataset, union([*before.proven, *before.wrong]))
+            proven = runs(found.proven[dataset])
             now = Noted(
                 runs(found.stored[dataset]),
-                difference(runs(found.proven[dataset]), runs(suspect)),
+                difference(proven, runs(suspect)),
                 runs(found.unprovable[dataset]),
+                union(runs(found.wrong[dataset]) + intersection(proven, runs(suspect))),
             )
-            before = await coverage.noted(self._conn, dataset=dataset, blocks=chunk)
             if now == before:
                 continue
             await coverage.correct(self._conn, dataset=dataset, blocks=chunk, found=now)
