@@ -23,7 +23,7 @@ from indexer.chain.verify import (
 )
 from indexer.chain.verify.bloom import EMPTY_BLOOM
 from indexer.chain.verify.trie import EMPTY_ROOT
-from indexer.errors import ChainDataError, ProofImpossible
+from indexer.errors import ChainDataError, ProofImpossible, WithheldData
 from indexer.ranges import runs
 from indexer.rows import BlockData, BlockEvents, BlockRef
 from indexer.store.coverage import NOTHING_CERTAIN, Certainty
@@ -31,6 +31,10 @@ from indexer.store.coverage import NOTHING_CERTAIN, Certainty
 Level = Literal["auto", "strict", "warn", "off"]
 
 _EVENTS = frozenset((Commitment.RECEIPTS, Commitment.BLOOM))
+
+# What every block's have alike, and how it is said that some of it is missing.
+_WITH_FIELDS = frozenset((Commitment.HEADER,))
+_LEFT_OUT = "the node gives no "
 
 T = TypeVar("T")
 
@@ -56,6 +60,7 @@ class Prover:
         self.profile = profile
         self.level = level
         self._said: set[tuple[Commitment, str]] = set()
+        self._seen_proven: frozenset[Commitment] = frozenset()
 
     async def fetch_blocks(
         self, endpoint: Endpoint, heights: Sequence[int]
@@ -118,7 +123,11 @@ class Prover:
         for commitment, reason in proof.unprovable.items():
             if self.level == "strict":
                 raise ProofImpossible(number, commitment, reason)
+            if commitment in self._seen_proven and reason.startswith(_LEFT_OUT):
+                # Of other blocks it is given, so that it is missing is no quirk.
+                raise WithheldData(f"block {number}: {reason}", block_number=number)
             self._say(number, commitment, reason)
+        self._seen_proven |= proof.proven & _WITH_FIELDS
         return proof
 
     def _say(self, number: int, commitment: Commitment, reason: str) -> None:

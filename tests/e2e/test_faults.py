@@ -106,6 +106,7 @@ PASSING = [
     "short_block:times=5",
     "tampered:times=5",
     "max_values:times=5",
+    "missing_field:skip=5,times=5",
     "empty_receipts:times=5",
     "short_receipts:times=5",
     "partial_logs:times=5",
