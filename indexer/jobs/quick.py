@@ -90,8 +90,9 @@ class QuickJobs:
         self._waiting: deque[Execution] = deque()
         self._unsettled = 0
         self._runners: set[asyncio.Task[None]] = set()
-        self._handling: set[int] = set()
+        self._handling: dict[int, asyncio.Task[None]] = {}
         self._left_behind: set[int] = set()
+        self._stuck: set[asyncio.Task[None]] = set()
         self._settling: set[asyncio.Task[None]] = set()
 
     def room(self) -> int:
@@ -121,7 +122,7 @@ class QuickJobs:
 
     def cancel(self) -> None:
         """Stop waiting for handlers that do not stop."""
-        for task in (*self._runners, *self._settling):
+        for task in (*self._runners, *self._stuck, *self._settling):
             task.cancel()
 
     def _add_runner(self) -> None:
@@ -164,7 +165,7 @@ class QuickJobs:
         assert runner is not None, "it runs in a task"
         execution.given_up.add_done_callback(partial(self._leave_behind, execution))
         execution.attach(runner)
-        self._handling.add(execution.job.id)
+        self._handling[execution.job.id] = runner
         error: BaseException | None = None
         try:
             await self._handlers[execution.job.kind](execution)
@@ -175,14 +176,19 @@ class QuickJobs:
         except Exception as raised:  # noqa: BLE001 - written down with the job
             error = raised
         finally:
-            self._handling.discard(execution.job.id)
+            del self._handling[execution.job.id]
         if runner.cancelling():
             await _swallow_cancellation(runner)
         return error
 
     def _leave_behind(self, execution: Execution, _: object) -> None:
-        if execution.job.id not in self._handling:
+        runner = self._handling.get(execution.job.id)
+        if runner is None:
             return
+        # It holds no slot any more, whenever its handler may end.
+        self._runners.discard(runner)
+        self._stuck.add(runner)
+        runner.add_done_callback(self._stuck.discard)
         _LOG.error("job %s does not stop when told to; left behind", execution.job.id)
         self._left_behind.add(execution.job.id)
         self._add_runner()
