@@ -55,7 +55,7 @@ class Pace:
         self._paused = 0.0
         self._paused_until = float("-inf")
         self._since = clock()
-        self._accepted = 0
+        self._accepted = self._sent = 0
         self._refused = 0.0
         self._refused_at = self._learned_at = float("-inf")
         self._run = 0
@@ -87,6 +87,7 @@ class Pace:
 
     def book(self, requests: int) -> None:
         """Take note of requests that are sent now."""
+        self._sent += requests
         rate = self.rate
         if rate is not None:
             start = max(self._free_at, self._clock() - _CATCH_UP_SECONDS)
@@ -125,8 +126,10 @@ class Pace:
         is_telling = elapsed >= _TELLING_SECONDS and self._accepted > 0
         if current is None:
             found = max(_FIRST_GUESS, self._accepted / max(1.0, elapsed))
+        elif self._sent < _SHRINK * current * elapsed:
+            # We asked for little, so it was somebody else who asked for too much.
+            found = current
         elif is_telling:
-            # Idle time is no proof of a low limit.
             seen = max(self._accepted / elapsed, _SHRINK * current)
             found = _BELOW * min(seen, current)
         else:
@@ -139,7 +142,7 @@ class Pace:
         self._before = found
         self._paused = 0.0
         self._since = self._learned_at = self._grown_at = self._free_at = now
-        self._accepted = 0
+        self._accepted = self._sent = 0
         self._refused = 0.0
 
     def _grown(self) -> float | None:

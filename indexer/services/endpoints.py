@@ -105,6 +105,9 @@ class _Keeper:
         self, conn: Connection, endpoint: Endpoint, *, also_volatile: bool
     ) -> None:
         limits = endpoint.learned()
+        if not self._is_worker:
+            # A follower asks for little and finds out little.
+            limits.pop(_RATE, None)
         steady = {key: limits[key] for key in limits.keys() - _VOLATILE}
         steady[_RATE] = f"{limits.get(_RATE, 0.0):.1g}"
         state = _state(endpoint)

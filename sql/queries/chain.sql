@@ -35,7 +35,8 @@ select pg_catalog.pg_advisory_xact_lock(
 );
 
 -- name: upsert_endpoint
--- What was learned about an endpoint; the name carries no secret.
+-- What was learned about an endpoint; the name carries no secret. What this process
+-- knows nothing of stays as another found it.
 insert into {schema}.endpoints as e (name, state, limits, last_error, updated_at)
 values (
     %(name)s::text, %(state)s::text, %(limits)s::jsonb, %(last_error)s::text, now()
@@ -43,7 +44,7 @@ values (
 on conflict (name) do update
 set
     state = excluded.state,
-    limits = excluded.limits,
+    limits = e.limits || excluded.limits,
     last_error = coalesce(excluded.last_error, e.last_error),
     updated_at = now();
 
