@@ -46,6 +46,17 @@ _LIMITED_TRIES: Final = 4
 _UNANSWERED: Final = 3
 
 
+# Batches of one attempt under way: as many as a node is asked at once at first. The
+# next is cut when one of them is answered, by what was learned from it.
+_AT_ONCE: Final = 8
+
+
+async def _few_of(tasks: Sequence[asyncio.Task[_Outcomes]]) -> None:
+    running = [task for task in tasks if not task.done()]
+    if len(running) >= _AT_ONCE:
+        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+
+
 class Attempt:
     """One try at some requests, at a bounded number of further ones.
 
@@ -60,21 +71,19 @@ class Attempt:
 
     async def outcomes(self, calls: Sequence[Call], tries: int = 0) -> _Outcomes:
         """Return the outcome of each request, in order."""
-        parts = self._cut(calls)
-        if len(parts) == 1:
-            return await self._part(parts[0], tries)
+        size = self._sender.fitting(calls[0].method)
+        if size >= len(calls):
+            return await self._part(calls, tries)
+        tasks: list[asyncio.Task[_Outcomes]] = []
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._part(part, tries)) for part in parts]
+            start = 0
+            while start < len(calls):
+                await _few_of(tasks)
+                size = self._sender.fitting(calls[start].method)
+                part = calls[start : start + size]
+                tasks.append(group.create_task(self._part(part, tries)))
+                start += size
         return [outcome for task in tasks for outcome in task.result()]
-
-    def _cut(self, calls: Sequence[Call]) -> list[Sequence[Call]]:
-        parts = []
-        start = 0
-        while start < len(calls):
-            end = start + self._sender.fitting(calls[start].method)
-            parts.append(calls[start:end])
-            start = end
-        return parts
 
     async def _part(self, calls: Sequence[Call], tries: int) -> _Outcomes:
         try:

@@ -33,8 +33,9 @@ class Gate:
         self._pace = pace
         self._in_flight = in_flight
         self._turns = count()
-        self._line: list[tuple[bool, int]] = []
-        self._moved = asyncio.Event()
+        # Each with its own event: waking all of a long line for each that leaves it
+        # was most of a backfill's CPU.
+        self._line: list[tuple[bool, int, asyncio.Event]] = []
 
     @property
     def is_full(self) -> bool:
@@ -53,13 +54,14 @@ class Gate:
 
     async def _enter(self, requests: int) -> None:
         is_urgent = _URGENT.get()
-        mine = (not is_urgent, next(self._turns))
+        moved = asyncio.Event()
+        mine = (not is_urgent, next(self._turns), moved)
         insort(self._line, mine)
         try:
             while True:
-                moved = self._moved
+                moved.clear()
                 wait = None
-                if self._line[0] == mine and self._in_flight.has_room(urgent=is_urgent):
+                if self._line[0] is mine and self._in_flight.has_room(urgent=is_urgent):
                     wait = self._pace.wait_seconds()
                     if not wait:
                         break
@@ -74,5 +76,4 @@ class Gate:
 
     def _move(self) -> None:
         if self._line:
-            self._moved.set()
-            self._moved = asyncio.Event()
+            self._line[0][2].set()

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from psycopg import sql
 
 from indexer.chain.checks import check_block, check_events, check_links, may_have_logs
-from indexer.chain.decode import decode_block, decode_block_receipts
+from indexer.chain.decode import decode_blocks, decode_many_receipts
 from indexer.chain.endpoint import Endpoint
 from indexer.chain.envelope import Call
 from indexer.db.connection import Connection, Database
@@ -108,8 +108,12 @@ async def _prepare_part(endpoint: Endpoint, prepared: Prepared, heights: range) 
         raws = await endpoint.batch(calls)
     with stages.spent_on("decode"):
         data = [
-            _there(decode_block(raw, number=number, method=calls[0].method), number)
-            for raw, number in zip(raws, heights, strict=True)
+            _there(found, number)
+            for found, number in zip(
+                decode_blocks(raws, numbers=heights, method=calls[0].method),
+                heights,
+                strict=True,
+            )
         ]
     with stages.spent_on("check"):
         for each in data:
@@ -122,8 +126,14 @@ async def _prepare_part(endpoint: Endpoint, prepared: Prepared, heights: range) 
         replies = await endpoint.batch(asked) if asked else []
     with stages.spent_on("decode"):
         events = [
-            _there(decode_block_receipts(raw, ref=ref, method=asked[0].method), ref[0])
-            for raw, ref in zip(replies, wanted, strict=True)
+            _there(found, ref.number)
+            for found, ref in zip(
+                decode_many_receipts(
+                    replies, refs=wanted, method="eth_getBlockReceipts"
+                ),
+                wanted,
+                strict=True,
+            )
         ]
     with stages.spent_on("check"):
         for ref, found in zip(wanted, events, strict=True):
