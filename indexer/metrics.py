@@ -5,7 +5,13 @@ Names follow Prometheus' conventions; every label has few values.
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 # From a no-op job to a range of dense blocks on a slow node.
@@ -22,6 +28,8 @@ class Metrics:
     """What one process counts."""
 
     def __init__(self) -> None:
+        # When each counter was made is of no use to anybody who looks.
+        disable_created_metrics()
         self.registry = CollectorRegistry()
         self.jobs_claimed = Counter(
             "indexer_jobs_claimed",

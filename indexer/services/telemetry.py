@@ -216,6 +216,7 @@ async def serve(
             raise ConfigError(
                 f"{flag} {port} cannot be used: {error.strerror}"
             ) from None
-        yield int(runner.addresses[0][1])
+        # A free port (0) is another one for IPv6; IPv4's addresses have two parts.
+        yield int(min(runner.addresses, key=len)[1])
     finally:
         await runner.cleanup()

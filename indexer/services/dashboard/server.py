@@ -9,11 +9,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from indexer.db.connection import Database
 from indexer.errors import IndexerError
+from indexer.log import redact
 from indexer.ranges import BlockRange
 from indexer.services.dashboard.chainmap import ChainMap, read_map, view
 from indexer.services.status import Pace, read_status
@@ -78,8 +80,9 @@ class Dashboard:
             raise web.HTTPForbidden(text="this page is served to localhost only\n")
         try:
             response = await handler(request)
-        except IndexerError as error:
-            response = web.json_response({"error": str(error)}, status=503)
+        except (IndexerError, psycopg.Error) as error:
+            problem = redact(str(error).strip())
+            response = web.json_response({"error": problem}, status=503)
         response.headers.update(_HEADERS)
         return response
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import psycopg
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
@@ -16,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from indexer.db.connection import Database
 from indexer.errors import IndexerError
+from indexer.log import redact
 from indexer.services.exporter.health import add_health
 from indexer.services.exporter.queue import add_queue
 from indexer.services.exporter.samples import Families
@@ -71,10 +73,10 @@ class Exporter(Collector):
             began = self._clock()
             try:
                 self._found = await read_status(self._database, pace=self._pace)
-            except IndexerError as error:
+            except (IndexerError, psycopg.Error) as error:
                 if self._problem is None:
                     log.warning("cannot read the database: %s", error)
-                self._problem, self._found = str(error), None
+                self._problem, self._found = redact(str(error)), None
             else:
                 self._problem = None
                 self._answered_at = self._clock()

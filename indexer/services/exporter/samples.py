@@ -14,7 +14,9 @@ class Families:
         self._schema = schema
         self._made: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
 
-    def gauge(self, name: str, text: str, value: float | None, **labels: str) -> None:
+    def gauge(
+        self, name: str, text: str, value: float | None, /, **labels: str
+    ) -> None:
         """Add a sample of a gauge; None is left out."""
         if name not in self._made:
             self._made[name] = GaugeMetricFamily(name, text, labels=["schema", *labels])
