@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from datetime import timedelta
 
 import click
@@ -20,14 +22,17 @@ from indexer.cli.options import (
 )
 from indexer.cli.progress import drain_progress
 from indexer.cli.runtime import (
+    Stopped,
     database_url,
     open_database,
     settings,
     stop_on_signals,
 )
+from indexer.cli.workers import CHILD_FLAG, read_orders, report, supervise
 from indexer.config import Config
 from indexer.db.connection import REPLY_TIMEOUT
 from indexer.jobs.observer import Ending
+from indexer.jobs.running import WorkerStats
 from indexer.metrics import Metrics
 from indexer.services.endpoints import remembered
 from indexer.services.follow import make_follower
@@ -47,6 +52,12 @@ from indexer.services.work import make_worker, pool_size, tune_collector
     type=click.IntRange(1, 1000),
     metavar="N",
     help="Claims in flight. [default: 10]",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    metavar="P",
+    help="Processes that share the claims, one a core at most. [default: 1]",
 )
 @click.option("--drain", is_flag=True, help="End when nothing is left to run.")
 @click.option("--lease", metavar="TIME", help="How long a claim holds. [default: 60s]")
@@ -76,20 +87,59 @@ from indexer.services.work import make_worker, pool_size, tune_collector
 @metrics_option
 @database_options
 @log_options
-def work(drain: bool, **given: object) -> None:
+@click.option(CHILD_FLAG, "supervised", is_flag=True, hidden=True)
+def work(drain: bool, supervised: bool, **given: object) -> None:
     """Claim jobs and run them until told to stop.
 
     SIGTERM or Ctrl-C: stop claiming, finish or hand back within the grace time; once
     more: hand back at once. Any number of these may run, on any number of machines.
+    With --metrics-port N, the first process serves on N, the next on N + 1.
     """
+    if supervised:
+        asyncio.run(_work_supervised())
+        return
     config = settings(**given)
     check_nodes(config)
     with database_url(config) as url:
-        code = asyncio.run(_work(config, url, drain))
-    sys.exit(code)
+        if min(config.processes, config.concurrency) > 1:
+            supervisor, stopped = asyncio.run(supervise(config, url, drain))
+            claimed, endings = supervisor.claimed, dict(supervisor.endings)
+        else:
+            stats, stopped = asyncio.run(
+                _work(config, url, drain, shown=drain, attend=stop_on_signals)
+            )
+            claimed = stats.claimed
+            endings = {each.value: count for each, count in stats.endings.items()}
+    sys.exit(_ended(claimed, endings, stopped, drain=drain))
 
 
-async def _work(config: Config, url: str, drain: bool) -> int:
+def _ended(
+    claimed: int, endings: Mapping[str, int], stopped: Stopped, *, drain: bool
+) -> int:
+    """Say how the work ended, and return the exit code."""
+    shown = ", ".join(f"{count} {ending}" for ending, count in endings.items() if count)
+    click.echo(f"{claimed} claims: {shown or 'nothing to do'}", err=True)
+    if drain and stopped.signal is None and endings.get(Ending.FAILED.value):
+        return 1
+    return stopped.exit_code
+
+
+async def _work_supervised() -> None:
+    config, drain, orders = await read_orders()
+    stats, _ = await _work(
+        config, config.database_url or "", drain, shown=False, attend=orders.obey
+    )
+    report(stats)
+
+
+async def _work(
+    config: Config,
+    url: str,
+    drain: bool,
+    *,
+    shown: bool,
+    attend: Callable[[Callable[[], None]], AbstractContextManager[Stopped]],
+) -> tuple[WorkerStats, Stopped]:
     async with (
         open_database(
             config,
@@ -111,16 +161,9 @@ async def _work(config: Config, url: str, drain: bool) -> int:
             ),
         ):
             tune_collector()
-            with stop_on_signals(worker.request_stop) as stopped:
-                async with drain_progress(database, shown=drain):
-                    stats = await worker.run(drain=drain)
-    ended = ", ".join(
-        f"{count} {ending.value}" for ending, count in stats.endings.items() if count
-    )
-    click.echo(f"{stats.claimed} claims: {ended or 'nothing to do'}", err=True)
-    if drain and stopped.signal is None and stats.endings[Ending.FAILED]:
-        return 1
-    return stopped.exit_code
+            with attend(worker.request_stop) as stopped:
+                async with drain_progress(database, shown=shown):
+                    return await worker.run(drain=drain), stopped
 
 
 def _start(

@@ -40,6 +40,7 @@ def _arguments(database: Database, url: str, settings: WorkSettings) -> list[str
         "--schema": database.schema,
         "--rpc-url": url,
         "--concurrency": settings.concurrency,
+        "--processes": settings.processes,
         "--verify": settings.verify,
     }
     flags = [str(part) for pair in given.items() for part in pair]
