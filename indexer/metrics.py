@@ -29,7 +29,7 @@ class Metrics:
 
     def __init__(self) -> None:
         # When each counter was made is of no use to anybody who looks.
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self.jobs_claimed = Counter(
             "indexer_jobs_claimed",

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,6 +75,10 @@ def get(port: int, path: str) -> tuple[int, str, str]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.headers["Content-Type"], error.read().decode()
+
+
+def is_ready(port: int) -> bool:
+    return get(port, "/ready")[0] == 200
 
 
 def panels() -> list[tuple[str, str]]:
@@ -147,10 +152,11 @@ def test_health_and_readiness_say_what_is_and_no_label_is_without_bounds(
         what="some blocks are stored",
     )
 
-    def all_ready() -> bool:
-        return all(get(port, "/ready")[0] == 200 for port in ports.values())
-
-    until(all_ready, what="all are ready")
+    for job, port in ports.items():
+        try:
+            until(partial(is_ready, port), what=f"{job} is ready")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {get(port, '/ready')}") from None
     for job, port in ports.items():
         status, kind, text = get(port, "/metrics")
         assert status == 200, job
