@@ -17,10 +17,13 @@ from indexer.chain.decode import decode_block, decode_blocks
 from indexer.chain.endpoint import Endpoint
 from indexer.chain.envelope import Call
 from indexer.chain.receipts import try_receipts
+from indexer.chain.turns import SLICE_BYTES, slices, turn
 from indexer.errors import ChainDataError, IndexerError, NotYetAvailable
 from indexer.rows import BlockData, BlockEvents, BlockRef
 
 _BLOCK: Final = "eth_getBlockByNumber"
+# What looking at an empty block takes, as bytes of receipts that take as long.
+_BLOCK_BYTES: Final = 1024
 
 # Raises ChainDataError where a block is not what its own hash commits to.
 ProveBlock: TypeAlias = Callable[[BlockData], None]
@@ -50,10 +53,14 @@ async def try_blocks(
     """
     calls = [Call(_BLOCK, (hex(height), True)) for height in heights]
     raws = await endpoint.outcomes(calls)
-    found = [
-        _checked(endpoint, height, data, prove)
-        for height, data in zip(heights, _decoded(heights, raws), strict=True)
-    ]
+    found: list[BlockData | IndexerError] = []
+    for part in slices(raws):
+        await turn()
+        decoded = _decoded(heights[part], raws[part])
+        found += [
+            _checked(endpoint, height, data, prove)
+            for height, data in zip(heights[part], decoded, strict=True)
+        ]
     for at, (below, above) in enumerate(pairwise(found)):
         if isinstance(below, BlockData) and isinstance(above, BlockData):
             try:
@@ -130,6 +137,7 @@ async def try_events(
     wanted = [ref for ref in refs if ref.transaction_hashes or may_have_logs(ref)]
     received = iter(await try_receipts(endpoint, wanted))
     found: list[BlockEvents | IndexerError] = []
+    undone = 0
     for ref in refs:
         events: BlockEvents | IndexerError = BlockEvents(
             ref.number, ref.hash, [], [], 0
@@ -137,8 +145,12 @@ async def try_events(
         if ref.transaction_hashes or may_have_logs(ref):
             events = next(received)
         if not isinstance(events, IndexerError):
+            undone += _BLOCK_BYTES + events.raw_bytes
             events = _checked_events(ref, events, prove)
         found.append(events)
+        if undone > SLICE_BYTES:
+            undone = 0
+            await turn()
     return found
 
 

@@ -26,6 +26,11 @@ def urgent(is_urgent: bool = True) -> Iterator[None]:
         _URGENT.reset(token)
 
 
+def is_urgent() -> bool:
+    """Tell whether this task is to go before the rest."""
+    return _URGENT.get()
+
+
 class Gate:
     """Lets requests through one after the other, as pace and room allow."""
 
