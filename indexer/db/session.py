@@ -149,6 +149,8 @@ def connect_sync(
             info, autocommit=True, prepare_threshold=5 if prepared else None
         )
     conn.schema = schema
+    for statement in _unreadable_styles(conn):
+        conn.execute(statement)
     return conn
 
 
@@ -162,5 +164,22 @@ async def behind_pooler(conn: Connection) -> bool:
 async def configure(conn: Connection, *, schema: str) -> None:
     """Bind a new connection to its schema, and its transactions to READ COMMITTED."""
     conn.schema = schema
+    for statement in _unreadable_styles(conn):
+        await conn.execute(statement)
     # Only changes what BEGIN says; nothing is sent and nothing stays in the session.
     await conn.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+
+
+def _unreadable_styles(conn: Connection | SyncConnection) -> list[bytes]:
+    """Return what makes the server write times in a way that psycopg can read.
+
+    Almost always nothing. Poolers keep what a server reports, as these, by client.
+    """
+    dates = conn.info.parameter_status("DateStyle") or "ISO"
+    intervals = conn.info.parameter_status("IntervalStyle") or "postgres"
+    statements = []
+    if not dates.startswith("ISO"):
+        statements.append(b"set datestyle = 'ISO'")
+    if intervals != "postgres":
+        statements.append(b"set intervalstyle = 'postgres'")
+    return statements
