@@ -147,7 +147,9 @@ class Following:
             tip = await self.rows(
                 "select number, hash from indexer.blocks order by number desc limit 1"
             )
-            return tip == [(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))]
+            return head is not None and tip == [
+                (int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+            ]
 
         await self.until(reached)
 
