@@ -8,10 +8,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers format check bench soak chaos wheel clean
+.PHONY: help setup demo test lint types layers format check bench compare-queues soak chaos wheel clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # What running needs: the program and the embedded PostgreSQL.
 $(VENV)/.run: pyproject.toml
@@ -54,6 +54,9 @@ check: lint types layers test ## Everything that CI checks
 
 bench: $(VENV)/.dev ## Measure; prints ratios, asserts nothing
 	$(BIN)/pytest -m bench -s tests/bench
+
+compare-queues: $(VENV)/.dev ## Measure this queue beside two others; installs those
+	@$(BIN)/python -m tests.bench.compare_queues
 
 soak: $(VENV)/.dev ## Index long ranges from a node that is wrong one time in ten
 	$(BIN)/pytest -m soak -s tests/e2e/test_soak.py

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from itertools import chain
 from random import Random
 from time import monotonic
 
@@ -106,9 +108,9 @@ class ClaimLoop:
             return self._poll_seconds()
         async with self._database.connection() as conn:
             is_due = self._marks.rest_seconds() == 0
-            # A job that has just come is most likely behind the marks. Once is enough:
-            # or the slots are filled each time before anybody looks from the front.
-            may_wait = self._marks.is_slow and not self._running
+            # A job that wakes an idle worker is most likely behind the marks. Once is
+            # enough: or the slots are filled before anybody looks from the front.
+            may_wait = self._marks.is_woken and not self._running
             if is_due and (self._has_waited or not may_wait):
                 return await self._look_from_the_front(conn)
             if await self._look_ahead(conn):
@@ -178,21 +180,33 @@ class ClaimLoop:
     async def _claim(
         self, conn: Connection, group: Group, priority: int, limit: int, after: Mark
     ) -> list[Job]:
-        sent_at = monotonic()
-        jobs = await claim(
-            conn,
-            worker=self._worker,
-            kinds=group.kinds,
-            limit=limit,
-            lease=self._settings.lease,
-            priority=priority,
-            deadline=self._settings.job_deadline,
-            after=after,
-        )
-        self._observer.claimed(len(jobs), seconds=monotonic() - sent_at)
-        if jobs:
-            group.start(jobs, sent_at, limit)
-        return jobs
+        """Claim up to ``limit``; a small batch is as many statements at once."""
+
+        async def one(conn: Connection, limit: int) -> list[Job]:
+            sent_at = monotonic()
+            jobs = await claim(
+                conn,
+                worker=self._worker,
+                kinds=group.kinds,
+                limit=limit,
+                lease=self._settings.lease,
+                priority=priority,
+                deadline=self._settings.job_deadline,
+                after=after,
+            )
+            self._observer.claimed(len(jobs), seconds=monotonic() - sent_at)
+            if jobs:
+                group.start(jobs, sent_at, limit)
+            return jobs
+
+        async def another(limit: int) -> list[Job]:
+            async with self._database.connection() as conn:
+                return await one(conn, limit)
+
+        most = self._settings.claim_batch or limit
+        first, *others = [min(most, limit - done) for done in range(0, limit, most)]
+        found = await asyncio.gather(one(conn, first), *map(another, others))
+        return sorted(chain(*found), key=lambda job: (job.run_at, job.id))
 
     def _all_have_room(self) -> bool:
         return all(group.room(_ANY_LANE) > 0 for group in self._groups)

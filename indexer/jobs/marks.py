@@ -22,8 +22,6 @@ _REST = 9.0
 _REST_WOKEN = 1.0
 # However long a scan takes, nothing is overlooked for longer than this.
 _LONGEST_REST_SECONDS = 10.0
-# From here on a woken worker looks behind its marks before it looks from the front.
-_SLOW_SECONDS = 0.005
 
 
 class ScanMarks:
@@ -42,9 +40,9 @@ class ScanMarks:
         return sorted(self._lanes)
 
     @property
-    def is_slow(self) -> bool:
-        """Whether a scan from the front takes noticeably long."""
-        return self._cost > _SLOW_SECONDS
+    def is_woken(self) -> bool:
+        """Whether something happened since the last scan from the front began."""
+        return self._is_woken
 
     def after(self, priority: int, group: str) -> Mark:
         """Return where a scan of a lane may start."""

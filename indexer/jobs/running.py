@@ -85,7 +85,6 @@ class RunningJobs:
         self._on_silence = on_silence
         self._random = random
         self._concurrency = settings.concurrency
-        self._claim_batch = settings.claim_batch
         self._quick_kinds = frozenset(quick)
         completions = Completions(database, random=random)
         self._settler = Settler(
@@ -146,7 +145,7 @@ class RunningJobs:
         free = self._concurrency - len(self._tasks)
         if priority <= MOST_URGENT:
             free += -(-self._concurrency // _SLOTS_A_SPARE)
-        return max(0, min(free, self._claim_batch or free))
+        return max(0, free)
 
     def _start(self, jobs: Sequence[Job], sent_at: float, limit: int) -> None:
         for execution in self._executions(jobs, sent_at):
