@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 from time import monotonic
 
 import pytest
@@ -13,9 +14,13 @@ from indexer.db.connection import Database
 from indexer.devnode.faults import parse_fault
 from indexer.devnode.server import Devnode, DevnodeConfig, running_devnode
 from indexer.jobs.backlog import count_jobs
+from indexer.jobs.roles import claim_role
 from indexer.services.endpoints import remembered
-from tests.support.backfilling import backfill, outcome, worker_of
+from indexer.services.follow.role import ROLE
+from tests.support.backfilling import outcome, worker_of
 from tests.support.jobs import rows, until
+from tests.support.memory import peak_until_end
+from tests.support.program import Program, run
 from tests.support.reader import differences
 
 CONFIG = DevnodeConfig(profile="sparse", chain_id=11_155_111, height=3000)
@@ -107,18 +112,46 @@ def differences_without_faults(node: Devnode, database_url: str) -> list[str]:
     return differences(node.url, database_url, HEIGHTS)
 
 
-async def test_p1_a_block_of_fifty_megabytes_gets_through_among_others(
+def test_p1_a_block_of_fifty_megabytes_gets_through_within_the_memory_it_may_take(
     database_url: str,
 ) -> None:
+    huge = 50_000_000
     config = DevnodeConfig(
-        profile="sparse", chain_id=11_155_111, height=200, huge_height=30
+        profile="sparse",
+        chain_id=11_155_111,
+        height=200,
+        huge_height=30,
+        huge_bytes=huge,
     )
-    heights = range(20, 40)
+    where = ("--database-url", database_url)
     with running_devnode(config) as node:
-        found = await backfill(database_url, [node.url], heights)
-        assert found.failed == []
-        assert found.most_errors == 0
-        assert differences(node.url, database_url, heights) == []
+        url = ("--rpc-url", node.url)
+        planned = run("plan", "--from", "20", "--to", "40", *url, *where)
+        assert planned.returncode == 0, planned.stderr
+        with Program("work", "--drain", *url, *where) as program:
+            peak = peak_until_end(program, 120)
+            assert program.wait() == 0, program.err[-4000:]
+        assert differences(node.url, database_url, range(20, 40)) == []
+        assert peak <= 250 * 2**20 + 4 * huge
+
+
+async def test_a_part_of_a_limited_rate_is_left_to_a_follower(
+    truth: Devnode, database_url: str
+) -> None:
+    async with worker_of(database_url, [truth.url], HEIGHTS, rps=20) as lent:
+        _, database, endpoints = lent
+        [endpoint] = endpoints.all
+        async with remembered(database, endpoints, role="work"):
+            assert endpoint.pace.rate == 20
+        async with database.connection() as conn:
+            lease = timedelta(seconds=60)
+            await claim_role(conn, name=ROLE, holder="somebody", lease=lease)
+
+        async def shared() -> bool:
+            return endpoint.pace.rate == 15
+
+        async with remembered(database, endpoints, role="work"):
+            await until(shared, "the share of a follower")
 
 
 async def test_what_was_learned_of_a_node_serves_the_next_process(

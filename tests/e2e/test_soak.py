@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 import psycopg
@@ -16,6 +15,7 @@ import pytest
 
 from indexer.devnode.faults import FaultSchedule
 from indexer.devnode.server import Devnode, DevnodeConfig, running_devnode
+from tests.support.memory import peak_bytes
 from tests.support.program import Program, run
 from tests.support.reader import differences
 
@@ -48,13 +48,6 @@ def _node(profile: str, blocks: int) -> Iterator[Devnode]:
         yield node
 
 
-def _peak_bytes(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    # One that has just ended has no memory any more.
-    peaks = [each for each in status.splitlines() if each.startswith("VmHWM:")]
-    return int(peaks[0].split()[1]) * 1024 if peaks else 0
-
-
 def _soak(
     node: Devnode, database_url: str, *, blocks: int, range_size: int, workers: int
 ) -> Ran:
@@ -81,7 +74,7 @@ def _soak(
             assert time.monotonic() - began < _PATIENCE_SECONDS
             for at, program in enumerate(programs):
                 if program.process.poll() is None:
-                    peaks[at] = max(peaks[at], _peak_bytes(program.process.pid))
+                    peaks[at] = max(peaks[at], peak_bytes(program.process.pid))
             # Backoffs of minutes would only make it longer.
             conn.execute(
                 "update indexer.jobs set run_at = now() "
