@@ -24,13 +24,16 @@ from indexer.jobs.backlog import JobFilter, cancel, enqueue, retry_failed
 from indexer.jobs.execution import Execution
 from indexer.jobs.job import Job
 from indexer.jobs.reaper import reap
-from tests.support.jobs import KIND, add, queue, rows, until, worker
+from tests.support.jobs import KIND, add, claim, queue, rows, until, worker
 
 TASKS = 50
-TURNS = 5
+TURNS = 3
 LIMIT = 5
+# They meet on these, so that several want the same rows at once.
+_LATEST = 60
 _LEASE = timedelta(seconds=60)
 _HEARTBEAT = load("jobs")["heartbeat_jobs"]
+_FINISH = load("jobs")["finish_jobs"]
 
 _EXPIRE = Query(
     "test",
@@ -51,16 +54,17 @@ Do = Callable[[Connection, "Client"], Awaitable[None]]
 
 
 class Client:
-    """One of many that hold claims, stale ones too, and do what they like."""
+    """One of many that do what they like with everybody's claims, stale ones too."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, held: list[tuple[int, UUID]]) -> None:
         self.random = Random(seed)
-        self.held: list[tuple[int, UUID]] = []
+        self.held = held
         self.refused = 0
 
     def some(self) -> list[tuple[int, UUID]]:
-        count = min(len(self.held), self.random.randint(1, 4))
-        return self.random.sample(self.held, count)
+        latest = self.held[-_LATEST:]
+        count = min(len(latest), self.random.randint(1, 8))
+        return self.random.sample(latest, count)
 
 
 async def take(conn: Connection, client: Client) -> None:
@@ -77,7 +81,7 @@ async def take(conn: Connection, client: Client) -> None:
 
 
 async def beat(conn: Connection, client: Client) -> None:
-    claimed = client.some() or client.held
+    claimed = client.some()
     client.random.shuffle(claimed)
     await rows_committed(
         conn,
@@ -116,7 +120,7 @@ async def complete_many(conn: Connection, client: Client) -> None:
     client.random.shuffle(claimed)
     await rows_committed(
         conn,
-        load("jobs")["finish_jobs"],
+        _FINISH,
         ids=[job_id for job_id, _ in claimed],
         tokens=[token for _, token in claimed],
         schema=conn.schema,
@@ -157,7 +161,8 @@ VERBS: dict[str, Do] = {
 
 
 async def everybody(database: Database, *, seed: int) -> list[Client]:
-    clients = [Client(seed + number) for number in range(TASKS)]
+    held: list[tuple[int, UUID]] = []
+    clients = [Client(seed + number, held) for number in range(TASKS)]
 
     async def play(client: Client) -> None:
         for _ in range(TURNS):
@@ -232,6 +237,82 @@ async def test_q13_fifty_clients_in_shuffled_order_never_deadlock(
     assert sum(count for _, count in counts) == 1500
     assert sum(client.refused for client in clients) > 0
     assert Counter(dict(counts))["done"] > 0
+
+
+_IN_ORDER: dict[str, tuple[str, Callable[..., Awaitable[Any]]]] = {
+    "complete many": (
+        "running",
+        lambda conn, ids, tokens: rows_committed(
+            conn, _FINISH, ids=ids, tokens=tokens, schema=conn.schema
+        ),
+    ),
+    "ask what became of many": (
+        "running",
+        lambda conn, ids, tokens: rows_committed(
+            conn, load("jobs")["running_claims"], ids=ids, tokens=tokens
+        ),
+    ),
+    "cancel waiting": (
+        "pending",
+        lambda conn, ids, tokens: cancel(conn, which=JobFilter(ids=ids)),
+    ),
+    "cancel running": (
+        "running",
+        lambda conn, ids, tokens: cancel(conn, which=JobFilter(ids=ids)),
+    ),
+    "retry failed": (
+        "failed",
+        lambda conn, ids, tokens: retry_failed(conn, which=JobFilter(ids=ids)),
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", _IN_ORDER)
+async def test_q13_whoever_waits_for_a_job_holds_none_behind_it(
+    database_url: str, verb: str
+) -> None:
+    status, work = _IN_ORDER[verb]
+    async with queue(database_url) as database:
+        await add(database, 12)
+        jobs = await claim(database, 12)
+        await rows(database, "update {s}.jobs set status = %s", status)
+        # As they lie in the table is not the order of their ids any more.
+        for job in reversed(jobs):
+            await rows(
+                database, "update {s}.jobs set priority = 9 where id = %s", job.id
+            )
+        first = jobs[0].id
+        shuffled = Random(3).sample(jobs, len(jobs))
+
+        async def act() -> None:
+            async with database.connection() as conn:
+                await work(
+                    conn,
+                    [job.id for job in shuffled],
+                    [job.claim_token for job in shuffled],
+                )
+
+        async def it_waits() -> bool:
+            return bool(
+                await rows(
+                    database,
+                    "select 1 from pg_stat_activity where wait_event_type = 'Lock'"
+                    " and datname = current_database()",
+                )
+            )
+
+        async with database.transaction() as conn:
+            await conn.execute(
+                b"select from indexer.jobs where id = %s for update", [first]
+            )
+            acting = asyncio.create_task(act())
+            await until(it_waits)
+            free = await rows(
+                database,
+                "select count(*) from (select from {s}.jobs for update skip locked) j",
+            )
+        await acting
+    assert free == [(len(jobs) - 1,)]
 
 
 @pytest.mark.parametrize("minutes", [-10, 10])
