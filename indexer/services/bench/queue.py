@@ -138,7 +138,7 @@ async def run_queue_bench(
             await ensure_history(conn)
         async with watched(database) as idle:
             await asyncio.sleep(2.0)
-        wakes = await wake_up_seconds(database, count=_WAKE_UPS)
+        wakes = await wake_up_seconds(database, count=min(_WAKE_UPS, bench.jobs))
         hot = await heartbeat_hot_share(database)
     return QueueReport(
         rows=rows,
