@@ -27,8 +27,9 @@ from indexer.log import fields
 # The lane that long jobs of others must never keep waiting: backfill fills every slot
 # for minutes, and what happens at the tip is wanted within milliseconds.
 MOST_URGENT = 0
-# So it has slots of its own beside the others, one for so many.
-_SLOTS_A_SPARE = 5
+# So it has slots of its own beside the others, one for so many: beside a backfill that
+# uses up the machine a job of the tip takes longer than a fast chain's block.
+_SLOTS_A_SPARE = 2
 
 _LOG = logging.getLogger(__name__)
 
