@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from indexer.cli.units import duration, size
+
 
 def database_rows(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield a name and a sentence for each thing worth knowing."""
@@ -95,20 +97,3 @@ def _replica(each: dict[str, Any]) -> str:
     if each["lag_seconds"] is not None:
         text += f", {duration(each['lag_seconds'])}"
     return text
-
-
-def size(count: float) -> str:
-    """Write bytes as people do."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
-
-
-def duration(seconds: float) -> str:
-    """Write a duration in its largest unit."""
-    for length, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if abs(seconds) >= length:
-            return f"{seconds / length:.1f} {name}"
-    return f"{seconds:.0f} s"

@@ -17,9 +17,11 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from indexer.cli.units import duration
 from indexer.db.connection import Database
 from indexer.errors import IndexerError
 from indexer.services.progress import Snapshot, read_progress
+from indexer.services.status.pace import Pace, Rates
 
 _TERMINAL_SECONDS = 0.5
 _LINE_SECONDS = 3.0
@@ -50,51 +52,53 @@ async def _bars(database: Database) -> None:
         TextColumn("{task.fields[rate]:>9,.0f}/s"),
         TimeRemainingColumn(),
     )
+    pace = Pace()
     with Progress(*columns, console=Console(stderr=True)) as bars:
         rows = {
             name: bars.add_task(name, total=None, rate=0.0)
             for name in ("blocks", "events")
         }
-        before: Snapshot | None = None
         while True:
-            now = await _read(database)
+            now = await _read(database, pace)
             if now is not None:
-                for name, done in (("blocks", now.blocks), ("events", now.events)):
+                rates = now.rates or Rates(0.0, 0.0, 0.0)
+                for name, done, rate in (
+                    ("blocks", now.blocks, rates.blocks),
+                    ("events", now.events, rates.events),
+                ):
                     bars.update(
-                        rows[name],
-                        total=now.planned,
-                        completed=done,
-                        rate=_rate(before, now, name),
+                        rows[name], total=now.planned, completed=done, rate=rate
                     )
-                before = now
             await asyncio.sleep(_TERMINAL_SECONDS)
 
 
 async def _lines(database: Database) -> None:
-    before: Snapshot | None = None
+    pace = Pace()
     while True:
-        now = await _read(database)
+        now = await _read(database, pace)
         if now is not None and now.planned:
-            click.echo(
-                f"blocks {now.blocks:,} of {now.planned:,}, events {now.events:,} "
-                f"({_rate(before, now, 'blocks'):,.0f} blocks/s, "
-                f"{now.pending + now.running} jobs left)",
-                err=True,
-            )
-            before = now
+            click.echo(_line(now), err=True)
         await asyncio.sleep(_LINE_SECONDS)
 
 
-async def _read(database: Database) -> Snapshot | None:
+def _line(now: Snapshot) -> str:
+    text = (
+        f"blocks {now.blocks:,} of {now.planned:,}, events {now.events:,}, "
+        f"{now.jobs:,} jobs left"
+    )
+    if now.rates is not None:
+        text += (
+            f"; {now.rates.blocks:,.0f} blocks/s, events of "
+            f"{now.rates.events:,.0f} blocks/s"
+        )
+    if now.eta_seconds:
+        text += f"; done in {duration(now.eta_seconds)}"
+    return text
+
+
+async def _read(database: Database, pace: Pace) -> Snapshot | None:
     # Progress is a courtesy; the work itself reports an outage.
     try:
-        return await read_progress(database)
+        return await read_progress(database, pace)
     except IndexerError:
         return None
-
-
-def _rate(before: Snapshot | None, now: Snapshot, name: str) -> float:
-    if before is None or now.at <= before.at:
-        return 0.0
-    done: int = getattr(now, name) - getattr(before, name)
-    return max(0.0, done / (now.at - before.at))

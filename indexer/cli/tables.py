@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from indexer.cli.databasetable import database_rows, duration
+from indexer.cli.databasetable import database_rows
+from indexer.cli.units import duration
 
 _Rows = Iterable[tuple[str, ...]]
 

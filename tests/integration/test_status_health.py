@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from indexer.cli.status import print_status
 from indexer.db.connection import Database
 from indexer.db.migrate import migrate
 from indexer.services.status import health, read_status
@@ -122,7 +123,7 @@ async def test_a_prepared_transaction_is_named_by_its_id(replicating: str) -> No
 
 
 async def test_a_standby_its_lag_its_feedback_and_the_slot_it_leaves(
-    replicating: str,
+    replicating: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with Database(replicating, schema="indexer") as database:
         [[xmin]] = await rows(database, "select pg_current_xact_id()::text::bigint")
@@ -147,6 +148,10 @@ async def test_a_standby_its_lag_its_feedback_and_the_slot_it_leaves(
             [pin] = found["vacuum_pins"]
             assert pin["holder"] == "standby"
             assert "hot_standby_feedback" in pin["remedy"]
+            print_status(await read_status(database))
+            said = " ".join(capsys.readouterr().out.split())
+            assert "replica" in said and "reporting, streaming:" in said
+            assert "vacuum pinned" in said and "standby" in said
 
         await rows(database, "select pg_create_physical_replication_slot('away', true)")
         with Standby(replicating, name="reporting", slot="away") as standby:

@@ -117,11 +117,32 @@ def _together(before: Finished, after: Finished) -> Finished:
     )
 
 
+class Counts(NamedTuple):
+    """How many jobs of each kind are in each state.
+
+    ``estimated``: pending ones are. Failed ones are counted up to a limit.
+    """
+
+    pending: dict[str, int]
+    running: dict[str, int]
+    failed: dict[str, int]
+    estimated: bool
+
+
+async def count_queue(conn: Connection) -> Counts:
+    """Count the queue in milliseconds, however large it is."""
+    pending, estimated = await _pending(conn)
+    return Counts(
+        pending=pending,
+        running=dict(await _RUNNING.rows(conn)),
+        failed=dict(await _FAILED.rows(conn, limit=_FAILED_LIMIT)),
+        estimated=estimated,
+    )
+
+
 async def read_queue(conn: Connection, *, lately: Lately) -> dict[str, Any]:
     """Return counts, waits, durations and what goes wrong."""
-    pending, estimated = await _pending(conn)
-    running: dict[str, int] = dict(await _RUNNING.rows(conn))
-    failed: dict[str, int] = dict(await _FAILED.rows(conn, limit=_FAILED_LIMIT))
+    pending, running, failed, estimated = await count_queue(conn)
     states = {"pending": pending, "running": running, "failed": failed}
     kinds = {
         kind: {state: jobs[kind] for state, jobs in states.items() if kind in jobs}
