@@ -8,6 +8,7 @@ from a node that is down.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -22,7 +23,10 @@ from indexer.errors import (
     RpcError,
     RpcUnavailable,
     TransientError,
+    WrongChain,
 )
+
+_LOG = logging.getLogger(__name__)
 
 I = TypeVar("I")  # noqa: E741 - what is asked for
 T = TypeVar("T")
@@ -132,6 +136,14 @@ class Gathering(Generic[I, T]):
 
         try:
             outcomes = await self._endpoints.ask(endpoint, fetch)
+        except WrongChain as error:
+            # It was down when the others were compared. They may do without it.
+            _LOG.error("%s", error)
+            self._tries[endpoint] = TRIES
+            endpoint.trust.offended()
+            if len(self._endpoints.all) == 1:
+                raise
+            return [error] * len(left)
         except (TransientError, ChainDataError, RpcError) as error:
             return [error] * len(left)
         pruned = [

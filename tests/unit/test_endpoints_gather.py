@@ -151,6 +151,20 @@ async def test_history_that_was_thrown_away_is_not_asked_for_again(
     assert isinstance(failed[11], PrunedHistory)
 
 
+async def test_a_node_of_another_chain_that_comes_late_is_done_without(
+    stack: AsyncExitStack,
+) -> None:
+    nodes = await _nodes(stack, 2)
+    nodes.devnodes[0].faults.add(parse_faults("drop")[0])
+    await nodes.endpoints.check_chain()
+    nodes.devnodes[0].faults.clear()
+    nodes.devnodes[0].faults.add(parse_faults("other_genesis")[0])
+    nodes[0].breaker.succeeded()
+    assert await nodes.gather() == (list(HEIGHTS), {})
+    assert nodes.asked[nodes[0]] == []
+    assert nodes[0].trust.is_lost
+
+
 async def test_an_error_that_no_asking_changes_is_the_blocks_own(
     stack: AsyncExitStack,
 ) -> None:
