@@ -20,8 +20,9 @@ _LARGEST = 4_000
 # A dense stretch after a sparse one must not meet a chunk sized for the sparse one
 # that is too far off: growth is bounded, shrinking is not.
 _GROWTH = 4
-# A first guess, before any block was seen.
-_BYTES_A_BLOCK = 100_000
+# A first guess, before any block was seen: more than a dense block has, for what many
+# jobs load at once on too low a guess is in memory before it is known.
+_BYTES_A_BLOCK = 1_000_000
 
 
 class ChunkSizer:
