@@ -24,8 +24,8 @@ from indexer.services.bench.backfill import (
     run_backfill_bench,
 )
 
-# Jobs a profile's range is cut into: as many as are in flight by default, twice.
-_JOBS = 20
+# Jobs that a profile is cut into: as many as are in flight by default.
+_JOBS = 10
 
 
 @click.group()
@@ -44,7 +44,7 @@ bench.add_command(tip)
     help="PostgreSQL to measure; schemas of its own are made and dropped in it. "
     "[default: an embedded server in a temporary directory]",
 )
-@click.option("--dense-blocks", type=click.IntRange(1), default=400, show_default=True)
+@click.option("--dense-blocks", type=click.IntRange(1), default=800, show_default=True)
 @click.option(
     "--sparse-blocks", type=click.IntRange(1), default=50_000, show_default=True
 )

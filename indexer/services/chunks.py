@@ -59,8 +59,11 @@ class ChunkSizer:
             self._fit(self._by_time)
 
     def too_large(self, blocks: int) -> None:
-        """Take in that a chunk of blocks was more than a node or we can take."""
-        self._fit(blocks // 2)
+        """Take in that a chunk of blocks was more than a node or we can take.
+
+        Even where the size is fixed: asking the same again would never end.
+        """
+        self._size = max(1, min(self._size, blocks // 2))
 
     def _fit(self, fitting: int) -> None:
         if self._fixed is None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from indexer.errors import IndexerError
 # A program that was told to stop and did not.
 _STOP_SECONDS = 30.0
 _KIB = 1024
+_SAMPLE_SECONDS = 0.05
 
 
 class Usage(NamedTuple):
@@ -46,15 +48,19 @@ def run(*arguments: str, env: Mapping[str, str]) -> Usage:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
+    peak = PeakMemory(process.pid)
     try:
         said = process.stderr.read() if process.stderr else b""
         # The kernel's own count for the process and those it waited for: exact,
-        # where sampling would miss both ends.
+        # where sampling would miss both ends. Not so its memory, for a new process
+        # begins with the mark of the one that started it.
         _, status, usage = os.wait4(process.pid, 0)
     except BaseException:
         process.kill()
         process.wait()
         raise
+    finally:
+        peak.stop()
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.stderr:
         process.stderr.close()
@@ -63,9 +69,37 @@ def run(*arguments: str, env: Mapping[str, str]) -> Usage:
         raise BenchmarkFailed(
             f"indexer {arguments[0]} ended with {process.returncode}: {' '.join(tail)}"
         )
-    return Usage(
-        process.returncode, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * _KIB
-    )
+    return Usage(process.returncode, usage.ru_utime + usage.ru_stime, peak.bytes)
+
+
+class PeakMemory:
+    """The most memory that any one process of a family ever held, as it runs."""
+
+    def __init__(self, pid: int) -> None:
+        self.bytes = 0
+        self._pid = pid
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_SAMPLE_SECONDS):
+            for pid in (self._pid, *_children(self._pid)):
+                self.bytes = max(self.bytes, peak_rss_bytes(pid))
+
+
+def _children(pid: int) -> list[int]:
+    import psutil
+
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.Error:
+        return []
 
 
 @contextmanager
