@@ -35,7 +35,8 @@ from indexer.errors import ConfigError
 from indexer.ranges import BlockRange
 from indexer.services.chainprofile import make_prover
 from indexer.services.identity import check_identity
-from indexer.services.verify.audit import Asked, Progress, audit
+from indexer.services.verify.audit import Progress, audit
+from indexer.services.verify.record import Asked
 from indexer.services.verify.repair import repair as repair_faults
 from indexer.services.verify.report import Report
 

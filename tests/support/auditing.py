@@ -12,7 +12,8 @@ from indexer.db.connection import Database
 from indexer.jobs.history import ensure_history
 from indexer.services.chainprofile import make_prover
 from indexer.services.identity import check_identity
-from indexer.services.verify.audit import Asked, audit
+from indexer.services.verify.audit import audit
+from indexer.services.verify.record import Asked
 from indexer.services.verify.repair import repair
 from indexer.services.verify.report import Report
 from indexer.services.work import make_worker

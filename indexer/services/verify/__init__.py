@@ -7,6 +7,8 @@
 - ``crew``: pieces in several processes
 - ``nodes``: stored hashes against a node's
 - ``audit``: the whole: begin or go on, gather, report
+- ``record``: what is kept of it meanwhile
+- ``profile``: what can be proven, without a node to ask
 - ``report``: what was proven, what not and why, as text and JSON
 - ``repair``: plan what is missing, replace what is wrong
 """

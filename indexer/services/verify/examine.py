@@ -16,7 +16,7 @@ from indexer.chain.verify import (
 from indexer.chain.verify.bloom import EMPTY_BLOOM
 from indexer.chain.verify.trie import EMPTY_ROOT
 from indexer.errors import ChainDataError, ProofFailed
-from indexer.ranges import BlockRange, intersection, runs
+from indexer.ranges import BlockRange, difference, intersection, runs
 from indexer.rows import BlockData, BlockEvents, BlockRow
 from indexer.services.verify.faults import Fault, FaultKind, Found
 from indexer.store.read import StoredRows
@@ -28,7 +28,7 @@ _KINDS = {
     Commitment.RECEIPTS: FaultKind.RECEIPTS,
     Commitment.BLOOM: FaultKind.BLOOM,
 }
-# Why something of a block cannot be proven.
+# Why parts of a block cannot be proven.
 Unprovable: TypeAlias = Mapping[Commitment, str]
 
 _OF_BLOCK = (Commitment.HEADER, Commitment.TRANSACTIONS, Commitment.WITHDRAWALS)
@@ -45,6 +45,7 @@ class Examination:
     def __init__(self, profile: Profile) -> None:
         self.found = Found()
         self.absent: list[int] = []
+        self.orphans: dict[int, dict[str, int]] = {}
         self.stored: dict[str, list[int]] = {"blocks": [], "events": []}
         self.proven: dict[str, list[int]] = {"blocks": [], "events": []}
         self.wrong: dict[str, list[int]] = {"blocks": [], "events": []}
@@ -62,11 +63,18 @@ class Examination:
             self._events(data, events)
             linked = (data.block.number, data.block.hash)
         self._end_run()
-        for number, tables in sorted(rows.orphans.items()):
-            listed = ", ".join(f"{count} of {name}" for name, count in tables.items())
-            self._fault(
-                FaultKind.ORPHANED_ROWS, number, f"no block, but rows: {listed}"
-            )
+        self.orphans.update(rows.orphans)
+
+    def name_orphans(self, waiting: Sequence[BlockRange]) -> None:
+        """Name rows of no block, but where a job will fetch it and put them right."""
+        for run in difference(runs(self.orphans), waiting):
+            for number in run.heights():
+                listed = ", ".join(
+                    f"{count} of {name}" for name, count in self.orphans[number].items()
+                )
+                self._fault(
+                    FaultKind.ORPHANED_ROWS, number, f"no block, but rows: {listed}"
+                )
 
     def _fault(self, kind: FaultKind, number: int, detail: str) -> None:
         self.found.faults.append(Fault(kind, number, number, detail))

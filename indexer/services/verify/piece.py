@@ -19,8 +19,9 @@ from indexer.ranges import (
     split,
     union,
 )
+from indexer.services.kinds import INDEX_BLOCKS
 from indexer.services.verify.examine import Examination
-from indexer.services.verify.extent import jobs_over
+from indexer.services.verify.extent import Queued, jobs_over
 from indexer.services.verify.faults import Fault, FaultKind, Found
 from indexer.store import blocks as stored
 from indexer.store import chain, coverage
@@ -129,36 +130,21 @@ class Auditor:
             examination.look_at(
                 rows, None if below is None else (chunk.first - 1, below)
             )
-            await self._settle_absent(chunk, examination)
+            await self._settle_queued(chunk, examination)
             await self._correct(chunk, examination)
         examination.tally()
         return examination.found
 
-    async def _settle_absent(self, chunk: BlockRange, found: Examination) -> None:
-        """Tell heights that wait for their events from those that lack them."""
+    async def _settle_queued(self, chunk: BlockRange, found: Examination) -> None:
+        """Tell what waits for a job from what is wrong."""
         absent = runs(found.absent)
-        if not absent:
+        if not absent and not found.orphans:
             return
         queued = await jobs_over(self._conn, chunk)
-        alive = [each.blocks for each in queued if each.status != "failed"]
-        failed = {each.id: each for each in queued if each.status == "failed"}
-        tally = found.found.events
-        tally.looked_at += count(absent)
-        tally.waiting += count(intersection(absent, alive))
-        for run in difference(absent, alive):
-            found.wrong["events"] += run.heights()
-            why = "no job is queued for them"
-            for job in failed.values():
-                if intersection([run], [job.blocks]):
-                    why = f"job {job.id} for them failed: {job.last_error}"
-            found.found.faults.append(
-                Fault(
-                    FaultKind.MISSING_EVENTS,
-                    run.first,
-                    run.last,
-                    f"the block is stored without its receipts and logs, and {why}",
-                )
-            )
+        alive = [each for each in queued if each.status != "failed"]
+        found.name_orphans([each.blocks for each in alive if each.kind == INDEX_BLOCKS])
+        failed = [each for each in queued if each.status == "failed"]
+        _name_absent(found, absent, [each.blocks for each in alive], failed)
 
     async def _correct(self, chunk: BlockRange, found: Examination) -> None:
         """Note what was found, where it is not what was noted."""
@@ -193,3 +179,29 @@ class Auditor:
             await chain.record_plan(
                 self._conn, blocks=run, range_size=len(run), jobs_queued=0
             )
+
+
+def _name_absent(
+    found: Examination,
+    absent: list[BlockRange],
+    alive: list[BlockRange],
+    failed: list[Queued],
+) -> None:
+    """Count heights without their events: what is queued waits, the rest is wrong."""
+    tally = found.found.events
+    tally.looked_at += count(absent)
+    tally.waiting += count(intersection(absent, alive))
+    for run in difference(absent, alive):
+        found.wrong["events"] += run.heights()
+        why = "no job is queued for them"
+        for job in failed:
+            if intersection([run], [job.blocks]):
+                why = f"job {job.id} for them failed: {job.last_error}"
+        found.found.faults.append(
+            Fault(
+                FaultKind.MISSING_EVENTS,
+                run.first,
+                run.last,
+                f"the block is stored without its receipts and logs, and {why}",
+            )
+        )
