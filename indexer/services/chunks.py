@@ -12,9 +12,13 @@ from collections import deque
 # Of JSON, which is about what its rows and their COPY data take together. PostgreSQL
 # spends a quarter more on each row at half of this, and little less at ten times.
 _TARGET_BYTES = 6 * 1024 * 1024
-# Of a transaction, from its begin to its commit: far from the 2 s that none may
-# outlive, for a checkpoint or another writer can make the next one four times as slow.
-_TARGET_SECONDS = 0.5
+# Below this a transaction is round trips, which fewer blocks do not shorten: chunks
+# that shrink further on a busy machine only make it busier.
+_SMALLEST_BYTES = _TARGET_BYTES // 16
+# Of a transaction, from its begin to its commit: none may outlive 2 s, and a
+# checkpoint or another writer can make the next one twice as slow.
+_LONG_SECONDS = 1.0
+_SHORT_SECONDS = 0.5
 _FIRST = 10
 _LARGEST = 4_000
 # A dense stretch after a sparse one must not meet a chunk sized for the sparse one
@@ -53,10 +57,12 @@ class ChunkSizer:
 
     def learn_seconds(self, blocks: int, seconds: float) -> None:
         """Take in how long the transaction of a chunk of blocks was open."""
-        fitting = int(blocks * _TARGET_SECONDS / max(seconds, 1e-3))
-        self._by_time = max(1, min(_LARGEST, fitting, self._by_time * _GROWTH))
-        if self._size > self._by_time:
-            self._fit(self._by_time)
+        if seconds > _LONG_SECONDS:
+            smallest = int(_SMALLEST_BYTES / self._bytes_a_block)
+            self._by_time = max(1, smallest, min(self._by_time, blocks // 2))
+            self._fit(self._size)
+        elif seconds < _SHORT_SECONDS:
+            self._by_time = min(_LARGEST, self._by_time * 2)
 
     def too_large(self, blocks: int) -> None:
         """Take in that a chunk of blocks was more than a node or we can take.

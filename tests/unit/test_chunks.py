@@ -33,18 +33,33 @@ def test_chunks_shrink_at_once_and_grow_in_steps() -> None:
     assert sizer.size == 4
 
 
-def test_q4_chunks_shrink_where_a_transaction_took_long_whatever_their_bytes() -> None:
+def grown(bytes_a_block: int) -> ChunkSizer:
     sizer = ChunkSizer()
     for _ in range(10):
-        sizer.learn(sizer.size, sizer.size * 1_000)
+        sizer.learn(sizer.size, sizer.size * bytes_a_block)
+    return sizer
+
+
+def test_q4_chunks_shrink_where_a_transaction_took_long_whatever_their_bytes() -> None:
+    sizer = grown(2_000)
     large = sizer.size
-    sizer.learn_seconds(large, 2.0)
-    assert sizer.size == large // 4
-    sizer.learn(sizer.size, sizer.size * 1_000)
-    assert sizer.size == large // 4
-    sizer.learn_seconds(sizer.size, 0.01)
-    sizer.learn(sizer.size, sizer.size * 1_000)
+    sizer.learn_seconds(large, 1.9)
+    assert sizer.size == large // 2
+    sizer.learn(sizer.size, sizer.size * 2_000)
+    assert sizer.size == large // 2
+    sizer.learn_seconds(sizer.size, 0.1)
+    sizer.learn(sizer.size, sizer.size * 2_000)
     assert sizer.size == large
+
+
+def test_chunks_do_not_shrink_to_where_round_trips_are_all_that_is_left() -> None:
+    sizer = grown(2_000)
+    for _ in range(20):
+        sizer.learn_seconds(sizer.size, 5.0)
+    assert sizer.size > 100
+    giant = grown(50 * MIB)
+    giant.learn_seconds(1, 5.0)
+    assert giant.size == 1
 
 
 def test_a_fixed_size_is_only_changed_where_it_is_too_large() -> None:
