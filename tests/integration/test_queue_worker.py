@@ -411,7 +411,7 @@ async def test_p3_a_handler_that_will_not_stop_is_left_without_its_claim(
 
 
 async def test_an_interruption_never_tears_a_chunk(database: Database) -> None:
-    await rows(database, "create table {s}.effects (n integer)")
+    await rows(database, "create table if not exists {s}.effects (n int)")
     [job_id] = await add(database)
     inside = asyncio.Event()
 

@@ -23,6 +23,9 @@ KIND = "test"
 # Far longer than anything waited for takes, so that only a defect reaches it.
 _PATIENCE_SECONDS = 60.0
 
+# Of a pooler's URL the one to LISTEN on.
+direct_urls: dict[str, str] = {}
+
 
 @asynccontextmanager
 async def queue(
@@ -123,6 +126,7 @@ def worker(
     return Worker(
         database,
         handlers={KIND: handler},
+        listen_url=direct_urls.get(database.url),
         settings=WorkerSettings(**settings),
         name=name,
     )

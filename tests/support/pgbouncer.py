@@ -22,18 +22,21 @@ _START_TIMEOUT_S = 20.0
 
 
 @contextmanager
-def run_pgbouncer(url: str, *, pool_size: int = 5) -> Iterator[str]:
+def run_pgbouncer(
+    url: str, *, pool_size: int = 5, every: bool = False
+) -> Iterator[str]:
     """Yield a URL that reaches the database of ``url`` through a pooler.
 
-    More clients than ``pool_size`` share that many server connections, so that
-    session state of one is seen by another.
+    With ``every`` so does any other database of the server, by its own name. More
+    clients than ``pool_size`` share that many server connections, so that session
+    state of one is seen by another.
     """
     program = debian_package("pgbouncer", "pgbouncer")
     target = conninfo_to_dict(url)
     with tempfile.TemporaryDirectory(prefix="pgbouncer-") as folder:
         config, log = Path(folder) / "pgbouncer.ini", Path(folder) / "log"
         port = _free_port()
-        config.write_text(_configuration(target, port, pool_size))
+        config.write_text(_configuration(target, port, pool_size, every=every))
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [str(program), *_as_whom(), str(config)],
@@ -42,7 +45,8 @@ def run_pgbouncer(url: str, *, pool_size: int = 5) -> Iterator[str]:
                 stderr=subprocess.STDOUT,
             )
         try:
-            pooled = f"postgresql://{target['user']}@127.0.0.1:{port}/pooled"
+            name = target["dbname"] if every else "pooled"
+            pooled = f"postgresql://{target['user']}@127.0.0.1:{port}/{name}"
             _wait_for(pooled, process, log)
             yield pooled
         finally:
@@ -50,15 +54,18 @@ def run_pgbouncer(url: str, *, pool_size: int = 5) -> Iterator[str]:
             process.wait()
 
 
-def _configuration(target: dict[str, str | int | None], port: int, size: int) -> str:
+def _configuration(
+    target: dict[str, str | int | None], port: int, size: int, *, every: bool
+) -> str:
     server = " ".join(
         f"{key}={target[key]}"
         for key in ("host", "port", "dbname", "user", "password")
-        if target.get(key)
+        if target.get(key) and not (every and key == "dbname")
     )
+    name = "*" if every else "pooled"
     return f"""
 [databases]
-pooled = {server}
+{name} = {server}
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = {port}

@@ -1,0 +1,83 @@
+"""The queue's suite once more, through PgBouncer in transaction mode.
+
+Five server connections serve all clients of a database, so that whatever one leaves in
+its session is met by others. By default those tests that lean on a session most; all of
+them with ``QUEUE_POOLED=all``, as `make chaos` does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from types import ModuleType
+
+import pytest
+
+from indexer.db.connection import Database
+from tests.integration import (
+    test_queue_backlog,
+    test_queue_claims,
+    test_queue_fences,
+    test_queue_heartbeat,
+    test_queue_history,
+    test_queue_reaper,
+    test_queue_worker,
+)
+from tests.support.jobs import direct_urls, queue, rows
+from tests.support.pgbouncer import run_pgbouncer
+from tests.support.postgres import in_database
+
+_ALL = (
+    test_queue_backlog,
+    test_queue_claims,
+    test_queue_fences,
+    test_queue_heartbeat,
+    test_queue_history,
+    test_queue_reaper,
+    test_queue_worker,
+)
+_ALWAYS = {
+    "test_q1_claimers_at_the_same_time_share_no_job",
+    "test_q5_one_thread_renews_every_claim_and_the_workers_entry",
+    "test_q10_workers_of_two_schemas_in_one_database_never_cross",
+}
+# These change the session they are lent, or that of the next to connect, which a
+# pooler's clients cannot.
+_OF_SESSIONS = {
+    "test_q1_no_claim_exceeds_its_limit_whatever_the_statistics_say",
+    "test_q1_claims_are_read_committed_where_the_server_is_not",
+    "test_q5_a_connection_that_gives_no_answer_is_made_anew",
+}
+
+
+@pytest.fixture(scope="module")
+def pooler(server: str) -> Iterator[str]:
+    with run_pgbouncer(server, every=True) as url:
+        yield url
+
+
+@pytest.fixture
+def database_url(database_url: str, pooler: str) -> str:
+    pooled = in_database(pooler, database_url.rsplit("/", 1)[1].split("?")[0])
+    direct_urls[pooled] = database_url
+    return pooled
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    async with queue(database_url) as opened:
+        await rows(opened, "create table {s}.effects (n integer)")
+        yield opened
+
+
+def _take(module: ModuleType) -> None:
+    is_wanted = module is test_queue_fences or os.environ.get("QUEUE_POOLED") == "all"
+    for name, thing in vars(module).items():
+        if not name.startswith("test_") or name in _OF_SESSIONS:
+            continue
+        if is_wanted or name in _ALWAYS:
+            globals()[name] = thing
+
+
+for _module in _ALL:
+    _take(_module)
