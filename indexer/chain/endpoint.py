@@ -21,7 +21,7 @@ from indexer.chain.limits import (
     Clock,
     InFlight,
 )
-from indexer.chain.observer import NoRpcObserver, RpcObserver
+from indexer.chain.observer import NoRpcObserver, RpcObserver, count_requests
 from indexer.chain.pace import Pace
 from indexer.chain.reading import read
 from indexer.chain.rpc import open_transport
@@ -223,6 +223,7 @@ class Endpoint:
     def _asked(
         self, calls: Sequence[Call], outcome: str, received: int, sent_at: float
     ) -> None:
+        count_requests(len(calls))
         self.observer.asked(
             self.name,
             calls[0].method,

@@ -2,7 +2,32 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Protocol
+
+
+class Tally:
+    """How many requests were sent on behalf of one piece of work."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+
+_TALLY: ContextVar[Tally | None] = ContextVar("tally", default=None)
+
+
+def begin_tally() -> Tally:
+    """Count from now on what this task asks, and the tasks that it begins."""
+    tally = Tally()
+    _TALLY.set(tally)
+    return tally
+
+
+def count_requests(requests: int) -> None:
+    """Count requests for whoever began a tally around them."""
+    tally = _TALLY.get()
+    if tally is not None:
+        tally.requests += requests
 
 
 class RpcObserver(Protocol):

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from time import monotonic
 from typing import Generic, NamedTuple, TypeVar
 
+from indexer.chain.observer import begin_tally
 from indexer.db.connection import Connection
 from indexer.errors import ChainDataError, IndexerError
 from indexer.jobs.execution import Execution
@@ -28,7 +29,10 @@ class Parts(NamedTuple, Generic[E]):
 
 
 class Writer:
-    """Commits the chunks of one job under its token, the last with the completion."""
+    """Commits the chunks of one job under its token, the last with the completion.
+
+    To be made by the job's own task, whose requests it counts for the job's record.
+    """
 
     def __init__(
         self,
@@ -44,6 +48,7 @@ class Writer:
         self._sizer = sizer
         self._is_fresh = is_fresh
         self._rows = 0
+        self._asked = begin_tally()
 
     def is_last(self, chunk: BlockRange) -> bool:
         """Tell whether the job is done with this chunk."""
@@ -85,7 +90,9 @@ class Writer:
         if self.isolation.cut:
             progress["cut"] = self.isolation.cut
         transaction = (
-            self.execution.finish(result={**progress, "rows": rows})
+            self.execution.finish(
+                result={**progress, "rows": rows, "calls": self._asked.requests}
+            )
             if self.is_last(chunk.blocks)
             else self.execution.chunk(progress=progress)
         )
