@@ -155,3 +155,58 @@ def _value(name: str, value: Any) -> Any:
 
 def _hex(data: bytes) -> str:
     return "0x" + data.hex()
+
+
+def as_json(data: BlockData) -> dict[str, Any]:
+    """Return a block as a node gives it; the senders, which no RLP has, are zero."""
+    block = {
+        _camel(name): _json(value)
+        for name, value in data.block._asdict().items()
+        if value is not None and name != "extra"
+    }
+    block["timestamp"] = hex(int((data.block.timestamp or _EPOCH).timestamp()))
+    block["transactions"] = [_transaction_json(data, row) for row in data.transactions]
+    if data.block.withdrawals_root is not None:
+        block["withdrawals"] = [
+            {
+                "index": hex(row.withdrawal_index),
+                "validatorIndex": hex(row.validator_index or 0),
+                "address": _hex(row.address or b""),
+                "amount": hex(row.amount or 0),
+            }
+            for row in data.withdrawals
+        ]
+    return block
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _transaction_json(data: BlockData, row: TransactionRow) -> dict[str, Any]:
+    item = {
+        _camel(name): _json(value)
+        for name, value in row._asdict().items()
+        if value is not None and name != "extra"
+    }
+    for name in ("access_list", "authorization_list"):
+        text = getattr(row, name)
+        if text is not None:
+            item[_camel(name)] = json.loads(text)
+    sender = {"from": _hex(bytes(20)), "to": None}
+    if row.to_address is not None:
+        sender["to"] = _hex(row.to_address)
+    item.pop("toAddress", None)
+    return {**item, **sender, "blockHash": _hex(data.block.hash)}
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return _hex(value)
+    if isinstance(value, tuple):
+        return [_hex(each) for each in value]
+    return hex(value) if isinstance(value, int) else value
