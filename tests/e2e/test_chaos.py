@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -112,8 +113,10 @@ def _report(chaos: Chaos, seconds: float) -> None:
         )[0][0]
         for at in chaos.accepting_at
     ]
-    chaos.say(
+    told = (
         f"{JOBS} jobs in {seconds:.0f} s, {lost} leases lost, refused {hows},"
         f" {LEASE_SECONDS=}, work again after restarts: {[f'{g:.2f}' for g in gaps]}"
     )
+    chaos.say(told)
+    sys.stdout.write(f"\n{told}\n")
     assert max(gaps) < _BUDGET_SECONDS
