@@ -12,6 +12,7 @@ from indexer.jobs.history import drop_old, ensure_history
 from tests.support.jobs import add, claim_one, queue, rows, until
 
 MONTH = timedelta(days=30)
+MILLISECOND = timedelta(milliseconds=1)
 
 
 @pytest.fixture
@@ -141,6 +142,33 @@ async def test_dropping_waits_for_readers_without_standing_in_front_of_others(
         async with database.transaction() as conn:
             await endings.complete(conn, job_id=job_id, token=job.claim_token)
     assert await dropping == [old]
+
+
+async def test_r14_a_reader_in_a_loop_waits_for_no_partition_that_is_dropped(
+    database: Database,
+) -> None:
+    old = [await make_old_day(database, f"2020-01-0{day}") for day in range(1, 6)]
+    is_dropped = asyncio.Event()
+
+    async def drop() -> list[str]:
+        async with database.connection() as conn:
+            dropped = await drop_old(conn, retention=MONTH)
+        is_dropped.set()
+        return dropped
+
+    async def read() -> int:
+        reads = 0
+        while not is_dropped.is_set():
+            # Whoever has to wait at all for a lock fails.
+            async with database.transaction(lock_timeout=MILLISECOND) as conn:
+                await conn.execute(b"select count(*) from indexer.jobs_history")
+            reads += 1
+        return reads
+
+    dropped, reads = await asyncio.gather(drop(), read())
+
+    assert dropped == old
+    assert reads > 0
 
 
 async def test_an_interrupted_detach_is_finished_by_the_next_pass(
