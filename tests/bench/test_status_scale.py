@@ -53,7 +53,7 @@ def _store_blocks(conn: psycopg.Connection[tuple[object, ...]]) -> None:
     conn.execute(
         "insert into indexer.coverage (dataset, bucket, stored, proven)"
         " select d, b, piece, piece - int8multirange(int8range(b * 10000, b * 10000"
-        " + case when b % 7 = 0 then 5 else 0 end))"
+        " + case when b %% 7 = 0 then 5 else 0 end))"
         " from generate_series(0, %s) as b, unnest(array['blocks', 'events']) as d,"
         " lateral (select int8multirange(int8range(b * 10000, (b + 1) * 10000)))"
         " as held (piece)",
@@ -64,11 +64,11 @@ def _store_blocks(conn: psycopg.Connection[tuple[object, ...]]) -> None:
 def _queue_jobs(conn: psycopg.Connection[tuple[object, ...]]) -> None:
     conn.execute(
         "insert into indexer.jobs (kind, payload, status, last_error, last_error_at)"
-        " select case when n % 2 = 0 then 'index_blocks' else 'index_events' end,"
+        " select case when n %% 2 = 0 then 'index_blocks' else 'index_events' end,"
         " jsonb_build_object('from', n * 10, 'to', n * 10 + 9),"
-        " case when n % 100 = 0 then 'failed' else 'pending' end,"
-        " case when n % 100 = 0 then 'ProofFailed: block ' || n || ' is wrong' end,"
-        " case when n % 100 = 0 then now() - n * interval '1 second' end"
+        " case when n %% 100 = 0 then 'failed' else 'pending' end,"
+        " case when n %% 100 = 0 then 'ProofFailed: block ' || n || ' is wrong' end,"
+        " case when n %% 100 = 0 then now() - n * interval '1 second' end"
         " from generate_series(1, %s) as n",
         [JOBS],
     )
