@@ -6,7 +6,7 @@ select
     pg_catalog.jsonb_build_object(
         'n', n, 'pad', pg_catalog.repeat('x', %(pad)s::integer)
     ),
-    now() - interval '1 minute' + n * interval '1 microsecond'
+    now() - %(age)s::interval + n * interval '1 microsecond'
 from pg_catalog.generate_series(1, %(count)s::integer) as n;
 
 -- name: fill_history

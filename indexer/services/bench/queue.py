@@ -16,16 +16,19 @@ from indexer.db.queries import load
 from indexer.jobs.history import ensure_history
 from indexer.services.bench.beside import percentile, watched
 from indexer.services.bench.drain import KIND, Drained, DrainSettings, drain
+from indexer.services.bench.filling import (
+    PATIENCE,
+    fill_history,
+    fill_pending,
+    kill_all,
+    tidy,
+)
 from indexer.services.bench.latency import heartbeat_hot_share, wake_up_seconds
 from indexer.services.bench.processes import BenchmarkFailed
 from indexer.services.bench.schema import bench_schema, server_settings
 
 _QUERIES = load("benchqueue")
-_FILL = _QUERIES["fill_pending"]
-_FILL_HISTORY = _QUERIES["fill_history"]
-_KILL = _QUERIES["kill_all"]
 _SNAPSHOT = _QUERIES["take_snapshot"]
-_TIDY = _QUERIES["tidy_jobs"]
 _DRAINED = _QUERIES["drained"]
 _WAL = _QUERIES["wal_position"]
 _VERSIONS = _QUERIES["row_versions"]
@@ -166,14 +169,14 @@ async def _run(bench: QueueBench, case: QueueCase) -> QueueRow:
 async def _measure(
     database: Database, bench: QueueBench, case: QueueCase, jobs: int
 ) -> QueueRow:
-    await _fill(database, KIND, jobs, bench.payload_bytes)
+    await fill_pending(database, KIND, jobs, bench.payload_bytes)
     if not case.load:
-        await _tidy(database)
+        await tidy(database)
     before = await _position(database)
     async with watched(database) as beside:
         drained = await _drain(_settings(database, bench, case), bench.workers)
     after = await _position(database)
-    async with database.connection(reply_timeout=_PATIENCE) as conn:
+    async with database.connection(reply_timeout=PATIENCE) as conn:
         [(finished, seconds)] = await _DRAINED.rows(conn, kind=KIND)
     done = finished - (bench.churn if case.load == "churn" else 0)
     if done != jobs or sum(each.jobs for each in drained) != jobs:
@@ -196,35 +199,37 @@ async def _measure(
     )
 
 
-# Millions of rows are made by one statement.
-_PATIENCE = timedelta(minutes=30)
-
-
 @asynccontextmanager
 async def _loaded(
     database: Database, bench: QueueBench, case: QueueCase
 ) -> AsyncIterator[None]:
     """Put into the table what the case wants there, for as long as the block lasts."""
     if case.load == "snapshot":
-        await _fill(database, KIND, bench.dead, bench.payload_bytes)
+        await fill_pending(database, KIND, bench.dead, bench.payload_bytes)
         holder = await connect(
             database.url, schema=database.schema, application="indexer bench snapshot"
         )
         async with holder:
             await holder.execute(b"begin isolation level repeatable read")
             await _SNAPSHOT.run(holder)
-            async with database.connection(reply_timeout=_PATIENCE) as conn:
-                await _KILL.run(conn)
+            await kill_all(database)
             yield
         return
     if case.load == "foreign":
-        await _fill(database, "foreign", bench.foreign, bench.payload_bytes)
+        await fill_pending(
+            database,
+            "foreign",
+            bench.foreign,
+            bench.payload_bytes,
+            age=timedelta(hours=2),
+        )
     elif case.load == "full":
-        async with database.connection(reply_timeout=_PATIENCE) as conn:
-            await _FILL_HISTORY.run(conn, count=bench.history)
-        await _fill(database, "other", bench.pending, bench.payload_bytes)
+        await fill_history(database, bench.history)
+        await fill_pending(
+            database, "other", bench.pending, bench.payload_bytes, age=timedelta(0)
+        )
     elif case.load == "churn":
-        await _fill(database, KIND, bench.churn, bench.payload_bytes)
+        await fill_pending(database, KIND, bench.churn, bench.payload_bytes)
         await _drain(
             replace(_settings(database, bench, case), quick=True), bench.workers
         )
@@ -248,17 +253,6 @@ async def _drain(settings: DrainSettings, workers: int) -> list[Drained]:
         return await asyncio.gather(
             *(loop.run_in_executor(pool, drain, settings) for _ in range(workers))
         )
-
-
-async def _fill(database: Database, kind: str, count: int, payload_bytes: int) -> None:
-    pad = max(0, payload_bytes - len('{"n": 10000, "pad": ""}'))
-    async with database.connection(reply_timeout=_PATIENCE) as conn:
-        await _FILL.run(conn, kind=kind, count=count, pad=pad)
-
-
-async def _tidy(database: Database) -> None:
-    async with database.connection(reply_timeout=_PATIENCE) as conn:
-        await _TIDY.run(conn)
 
 
 class _Position(NamedTuple):
