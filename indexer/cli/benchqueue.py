@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 
 import click
 from rich.console import Console
@@ -79,6 +80,8 @@ def queue(
     client's small transactions, and how far a replica is behind where there is one.
     """
     config = settings(**given)
+    # A line for each of thousands of jobs that do nothing tells nothing.
+    logging.getLogger("indexer.jobs").setLevel(logging.WARNING)
     every = [*CASES, *LARGE_CASES]
     chosen = [case for case in every if case.name in names]
     if names and len(chosen) != len(set(names)):
