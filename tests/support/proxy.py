@@ -35,7 +35,14 @@ async def silenceable(url: str) -> AsyncIterator[tuple[str, asyncio.Event]]:
                 sink.write(data)
                 await sink.drain()
 
+    serving: set[asyncio.Task[None]] = set()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(carry(reader, writer))
+        serving.add(task)
+        await asyncio.wait({task})
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await open_postgres(target)
         try:
             await asyncio.gather(
@@ -52,6 +59,11 @@ async def silenceable(url: str) -> AsyncIterator[tuple[str, asyncio.Event]]:
         yield proxied, silent
     finally:
         server.close()
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+        # Transports close a turn later.
+        await asyncio.sleep(0)
 
 
 class Path:
