@@ -15,7 +15,7 @@ from indexer.services.identity import check_identity
 from indexer.services.verify.audit import audit
 from indexer.services.verify.record import Asked
 from indexer.services.verify.repair import repair
-from indexer.services.verify.report import Report
+from indexer.services.verify.report import Repair, Report
 from indexer.services.work import make_worker
 
 
@@ -36,9 +36,9 @@ class Auditing:
             endpoints=self.endpoints if with_node else None,
         )
 
-    async def repair(self, report: Report) -> None:
+    async def repair(self, report: Report) -> Repair:
         """Repair what was found, and have a worker fetch what is missing."""
-        await repair(
+        done = await repair(
             self.database,
             self.endpoints,
             await make_prover(self.database, self.endpoints, level="auto"),
@@ -46,6 +46,7 @@ class Auditing:
             wanted=report.wanted,
         )
         await self.work()
+        return done
 
     async def work(self) -> None:
         """Run a worker until nothing is left."""
