@@ -207,6 +207,17 @@ async def test_c8_a_poison_block_fails_alone_with_its_reason_and_the_rest_goes_o
     assert node.counters.requests <= _QUIET + 3 * _MORE
 
 
+async def test_c8_where_everything_is_wrong_it_is_the_range_that_fails(
+    truth: Devnode, node: Devnode, database_url: str
+) -> None:
+    found = await _index(database_url, {node: "wrong_number"})
+    [(kind, payload, error)] = found.failed
+    assert (kind, payload) == ("index_blocks", {"from": 0, "to": 59})
+    assert "asked for block 0, got block 1" in error
+    assert all(" 0 rows" in each for each in _wrong(truth, database_url))
+    assert node.counters.requests <= _QUIET + 2 * _MORE
+
+
 async def test_c7_a_block_one_node_lies_about_comes_whole_from_another(
     truth: Devnode, node: Devnode, other: Devnode, database_url: str
 ) -> None:

@@ -114,6 +114,20 @@ async def test_many_requests_at_once_find_their_answers(endpoint: Endpoint) -> N
     assert await _echo(endpoint, 700) == list(range(700))
 
 
+@pytest.mark.parametrize("rounds", range(8))
+async def test_requests_that_are_cancelled_at_any_moment_hold_nobody_up(
+    endpoint: Endpoint, rounds: int
+) -> None:
+    asked = [asyncio.create_task(_echo(endpoint, 2)) for _ in range(6)]
+    for _ in range(rounds):
+        await asyncio.sleep(0)
+    for each in asked:
+        each.cancel()
+    await asyncio.gather(*asked, return_exceptions=True)
+    async with asyncio.timeout(5):
+        assert await _echo(endpoint, 3) == [0, 1, 2]
+
+
 async def test_a_block_of_fifty_megabytes_comes_through(endpoint: Endpoint) -> None:
     assert len(memoryview(await endpoint.call("big", []))) == len(BIG) + 2
 

@@ -62,8 +62,7 @@ class HttpTransport(Transport):
             raise self.unavailable(problem) from None
 
     async def _post(self, payload: bytes) -> Answer:
-        session = await self._open()
-        async with session.post(self._url, data=payload) as response:
+        async with self._open().post(self._url, data=payload) as response:
             body = await self._body(response)
             return Answer(
                 body, response.status, _seconds(response.headers.get("Retry-After"))
@@ -83,10 +82,11 @@ class HttpTransport(Transport):
             parts.append(part)
         return b"".join(parts)
 
-    async def _open(self) -> aiohttp.ClientSession:
+    def _open(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
             # web3's own session opens a connection a request and raises for any
-            # status that is not 2xx, so it is given one that does neither.
+            # status that is not 2xx. Nor is its cache of sessions used: whoever is
+            # cancelled while waiting for its lock keeps it for ever.
             self._session = aiohttp.ClientSession(
                 headers=self._headers,
                 connector=aiohttp.TCPConnector(limit=0),
@@ -96,7 +96,7 @@ class HttpTransport(Transport):
                     sock_read=_STALL_SECONDS if self.timeout > _STALL_SECONDS else None,
                 ),
             )
-        return await self._provider.cache_async_session(self._session)
+        return self._session
 
     async def close(self) -> None:
         """Close the session and its connections."""
