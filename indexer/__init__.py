@@ -8,7 +8,7 @@ The layers, each knowing only those below it:
 - ``jobs`` (the queue) | ``chain`` (JSON-RPC) | ``store`` (the chain tables) |
   ``devnode`` (a deterministic node); none knows another
 - ``db``: connections, named queries, migrations, the embedded server
-- ``config``, ``metrics``, ``log``, ``rows``, ``ranges``, ``backoff``
+- ``config``, ``metrics``, ``log``, ``rows``, ``ranges``, ``backoff``, ``tasks``
 - ``errors``
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import click
 from rich.console import Console
@@ -22,6 +22,7 @@ from indexer.db.connection import Database
 from indexer.errors import IndexerError
 from indexer.services.progress import Snapshot, read_progress
 from indexer.services.status.pace import Pace, Rates
+from indexer.tasks import end_tasks
 
 _TERMINAL_SECONDS = 0.5
 _LINE_SECONDS = 3.0
@@ -39,9 +40,7 @@ async def drain_progress(database: Database, *, shown: bool) -> AsyncIterator[No
     try:
         yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await end_tasks(task)
 
 
 async def _bars(database: Database) -> None:

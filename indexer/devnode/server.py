@@ -21,6 +21,7 @@ from indexer.devnode.node import Node
 from indexer.devnode.sending import abort, send
 from indexer.devnode.served import ServedChain
 from indexer.devnode.websocket import WebSocketSession
+from indexer.tasks import end_tasks
 
 __all__ = ["Devnode", "DevnodeConfig", "running_devnode", "serve"]
 
@@ -102,8 +103,7 @@ class Devnode(Node):
 
     async def _stop(self) -> None:
         if self._clock is not None:
-            self._clock.cancel()
-            await asyncio.gather(self._clock, return_exceptions=True)
+            await end_tasks(self._clock)
         self._closing.set()
         for session in tuple(self._sessions):
             await session.close()

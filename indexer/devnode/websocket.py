@@ -14,6 +14,7 @@ from indexer.devnode.faults.exchange import Exchange
 from indexer.devnode.messages import Calls, RpcFailure
 from indexer.devnode.methods import Handler
 from indexer.devnode.sending import abort
+from indexer.tasks import end_tasks
 
 if TYPE_CHECKING:
     from indexer.devnode.node import Node
@@ -55,10 +56,7 @@ class WebSocketSession:
             for end in self._subscriptions.values():
                 end()
             self._subscriptions.clear()
-            tasks = (writer, *answering)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(writer, *answering)
 
     async def close(self) -> None:
         """Say goodbye to the client."""

@@ -28,6 +28,7 @@ from indexer.jobs.running import RunningJobs, WorkerStats
 from indexer.jobs.settings import WorkerSettings
 from indexer.jobs.upkeep import Upkeep
 from indexer.jobs.workers import Identity, forget, worker_name
+from indexer.tasks import end_tasks
 
 __all__ = [
     "Execution",
@@ -149,9 +150,7 @@ class Worker:
             await self._let_finish(running)
         finally:
             await self._hand_back(running)
-            for task in background:
-                task.cancel()
-            await asyncio.gather(*background, return_exceptions=True)
+            await end_tasks(*background)
             await self._leave()
         return running.stats
 
@@ -196,9 +195,7 @@ class Worker:
             await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait({claiming}, timeout=_CLAIM_SECONDS)
         finally:
-            for task in watched:
-                task.cancel()
-            await asyncio.gather(*watched, return_exceptions=True)
+            await end_tasks(*watched)
 
     async def _let_finish(self, running: RunningJobs) -> None:
         grace = self._settings.grace.total_seconds() - self._hand_back_seconds()
@@ -206,8 +203,7 @@ class Worker:
         finished = asyncio.create_task(running.wait_empty())
         watched: set[asyncio.Future[Any]] = {hurry, finished}
         await asyncio.wait(watched, timeout=grace, return_when=asyncio.FIRST_COMPLETED)
-        hurry.cancel()
-        finished.cancel()
+        await end_tasks(*watched)
 
     async def _hand_back(self, running: RunningJobs) -> None:
         """Interrupt what still runs, so that its claims are given back."""

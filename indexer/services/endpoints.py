@@ -20,6 +20,7 @@ from indexer.errors import DatabaseUnavailable
 from indexer.jobs.patience import keep_going
 from indexer.jobs.roles import role_holder
 from indexer.services.follow.role import ROLE
+from indexer.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +55,7 @@ async def remembered(
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await end_tasks(task)
         await keeper.save(also_volatile=True)
 
 

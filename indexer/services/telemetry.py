@@ -20,6 +20,7 @@ from indexer.jobs.reaper import Reaped
 from indexer.jobs.worker import Worker
 from indexer.log import redact
 from indexer.metrics import CONTENT_TYPE, Metrics
+from indexer.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -119,8 +120,7 @@ async def head_noted(database: Database, metrics: Metrics) -> AsyncIterator[None
     try:
         yield
     finally:
-        noter.cancel()
-        await asyncio.gather(noter, return_exceptions=True)
+        await end_tasks(noter)
 
 
 async def _note_head(database: Database, metrics: Metrics) -> None:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from indexer.db.connection import Database
 from indexer.db.queries import load
+from indexer.tasks import end_tasks
 
 _Number = TypeVar("_Number", int, float)
 
@@ -39,8 +40,7 @@ async def watched(database: Database) -> AsyncIterator[Beside]:
     try:
         yield beside
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await end_tasks(task)
 
 
 async def _watch(database: Database, beside: Beside) -> None:

@@ -18,6 +18,7 @@ from indexer.services.bench.processes import BenchmarkFailed, in_background
 from indexer.services.bench.schema import bench_schema, server_settings
 from indexer.services.plan import plan
 from indexer.store.coverage import BUCKET_HEIGHTS
+from indexer.tasks import end_tasks
 
 _QUERIES = load("bench")
 _SEEN = _QUERIES["seen_at_tip"]
@@ -180,7 +181,7 @@ class _Watch:
                 f"{blocks - len(self._logs)} of {blocks} blocks never came"
             ) from None
         finally:
-            looking.cancel()
+            await end_tasks(looking)
 
     async def _look(self, wanted: BlockRange) -> None:
         async with self._database.connection() as conn:

@@ -22,6 +22,7 @@ from indexer.services.exporter.health import add_health
 from indexer.services.exporter.queue import add_queue
 from indexer.services.exporter.samples import Families
 from indexer.services.status import Pace, read_status
+from indexer.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -112,8 +113,7 @@ class Exporter(Collector):
         try:
             yield
         finally:
-            looker.cancel()
-            await asyncio.gather(looker, return_exceptions=True)
+            await end_tasks(looker)
 
     async def _look(self) -> None:
         while True:

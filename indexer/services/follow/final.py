@@ -14,6 +14,7 @@ from indexer.errors import IndexerError
 from indexer.services.follow.role import Role
 from indexer.store import blocks as stored
 from indexer.store import reorg
+from indexer.tasks import end_tasks
 
 # One request each time the tip rose, on the fastest chains four a second.
 _SPACING_SECONDS = 0.25
@@ -60,8 +61,7 @@ class Finality:
         try:
             yield
         finally:
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
+            await end_tasks(keeper)
 
     async def _keep(self) -> None:
         while True:

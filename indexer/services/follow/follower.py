@@ -31,6 +31,7 @@ from indexer.services.follow.watchdog import Watchdog
 from indexer.services.identity import check_identity
 from indexer.services.proofs import Level, Prover
 from indexer.store.copy import RangeNotFresh
+from indexer.tasks import end_tasks
 
 # How long a hint of a new head is waited for before the head is asked for.
 _LOOK_SECONDS = 1.0
@@ -172,9 +173,7 @@ class Follower:
         done, pending = await asyncio.wait(
             {hint, stop}, return_when=asyncio.FIRST_COMPLETED
         )
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
+        await end_tasks(*pending)
         if hint in done:
             hint.result()
 

@@ -12,6 +12,7 @@ from uuid import UUID
 from indexer.db.connection import Connection, Database
 from indexer.errors import IndexerError, LeaseLost
 from indexer.jobs import roles
+from indexer.tasks import end_tasks
 
 ROLE = "follower"
 
@@ -89,8 +90,7 @@ class Role:
         try:
             yield
         finally:
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
+            await end_tasks(keeper)
             await self.give_back()
 
     async def _keep(self) -> None:
