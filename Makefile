@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST_ARGS ?=
+# Most tests wait for processes: three at a time keep two cores busy.
+PYTEST_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint types layers format check bench compare-queues soak chaos wheel clean
@@ -34,7 +36,7 @@ demo: $(VENV)/.run ## Index the built-in node's chain into the embedded PostgreS
 	@$(BIN)/indexer demo
 
 test: $(VENV)/.dev ## Run the tests
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 format: $(VENV)/.dev ## Format the code
 	$(BIN)/ruff format .

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import NoReturn
 
@@ -35,6 +37,14 @@ def debian_package(package: str, program: str) -> Path:
 
 
 def _install(package: str) -> str:
+    # Tests run in several processes, and dpkg serves one at a time.
+    lock = Path(tempfile.gettempdir()) / "indexer-tests-apt.lock"
+    with lock.open("w") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        return _run_apt(package)
+
+
+def _run_apt(package: str) -> str:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     # A package's service must not start on the developer's machine.
     environment["RUNLEVEL"] = "1"
