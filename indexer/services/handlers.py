@@ -7,6 +7,7 @@ goes on behind the last committed chunk.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 
 from indexer.chain.endpoints import Endpoints
@@ -31,7 +32,7 @@ from indexer.services.kinds import (
 )
 from indexer.services.prefetch import Loaded, in_order
 from indexer.services.proofs import Prover
-from indexer.services.writing import Parts, Writer
+from indexer.services.writing import WRITERS, Parts, Writer
 from indexer.store import blocks as stored
 from indexer.store.encoded import (
     EncodedBlocks,
@@ -63,6 +64,7 @@ class Indexing:
         self._getter = Getter(endpoints, prover)
         self._block_chunks = ChunkSizer(chunk_blocks)
         self._event_chunks = ChunkSizer(chunk_blocks)
+        self._turns = asyncio.Semaphore(WRITERS)
         self.budget = ByteBudget(_BYTES_IN_FLIGHT)
 
     def handlers(self) -> dict[str, Handler]:
@@ -74,7 +76,9 @@ class Indexing:
         whole = read_range(execution.job.payload)
         async with self._database.connection() as conn:
             await ensure_partitions(conn, whole)
-        writer = Writer(execution, whole, self._block_chunks, stored.range_is_empty)
+        writer = Writer(
+            execution, whole, self._block_chunks, stored.range_is_empty, self._turns
+        )
         chunks = in_order(
             writer.left,
             self._load_blocks,
@@ -131,7 +135,11 @@ class Indexing:
             async with execution.finish(result={"obsolete": True}):
                 return
         writer = Writer(
-            execution, target.blocks, self._event_chunks, stored.events_are_empty
+            execution,
+            target.blocks,
+            self._event_chunks,
+            stored.events_are_empty,
+            self._turns,
         )
         if len(target.blocks) == 1:
             # The tip's own: it must not stand in line behind a backfill.

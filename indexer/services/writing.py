@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
 from time import monotonic
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
+from indexer.chain.gate import is_urgent
 from indexer.chain.observer import begin_tally
 from indexer.db.connection import Connection
 from indexer.errors import ChainDataError, IndexerError
@@ -19,6 +22,12 @@ from indexer.store.coverage import Certainty
 from indexer.store.encoded import EncodedBlocks, EncodedEvents
 
 E = TypeVar("E", EncodedBlocks, EncodedEvents)
+
+
+# Transactions of chunks that a process has open at once. More of them only take the
+# processor from each other and from whoever decodes: two keep PostgreSQL busy, and a
+# third is there while one waits for its commit.
+WRITERS: Final = 3
 
 
 class Parts(NamedTuple, Generic[E]):
@@ -40,6 +49,7 @@ class Writer:
         whole: BlockRange,
         sizer: ChunkSizer,
         is_fresh: Callable[[Connection, BlockRange], Awaitable[bool]],
+        turns: asyncio.Semaphore,
     ) -> None:
         self.execution = execution
         self.left = BlockRange(_resume_at(execution, whole), whole.last)
@@ -47,6 +57,7 @@ class Writer:
         self._is_alone = len(whole) == 1
         self._sizer = sizer
         self._is_fresh = is_fresh
+        self._turns = turns
         self._rows = 0
         self._asked = begin_tally()
 
@@ -96,8 +107,11 @@ class Writer:
             if self.is_last(chunk.blocks)
             else self.execution.chunk(progress=progress)
         )
-        began = monotonic()
-        async with transaction as conn:
+        async with AsyncExitStack() as stack:
+            if not is_urgent():
+                await stack.enter_async_context(self._turns)
+            began = monotonic()
+            conn = await stack.enter_async_context(transaction)
             fresh = may_be_fresh and await self._is_fresh(conn, chunk.blocks)
             await write(conn, fresh)
             await self.isolation.enqueue(conn, chunk.data.failed)
