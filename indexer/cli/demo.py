@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack
+from datetime import timedelta
 
 import click
 from rich.console import Console
@@ -23,6 +24,9 @@ from indexer.errors import ConfigError
 from indexer.services.demo import Answer, demo_node, run_demo
 from indexer.services.status import read_status
 from indexer.services.work import pool_size
+
+# Whoever kills the demo and runs it again sits before it and waits.
+_LEASE = timedelta(seconds=10)
 
 
 @click.command()
@@ -156,6 +160,8 @@ def demo(blocks: int, tip_blocks: int, **given: object) -> None:
     name others: plan, work, follow the tip, then some answers in SQL.
     """
     config = settings(**{"log_format": "text", **_given(given)})
+    if "lease" not in config.model_fields_set:
+        config = config.model_copy(update={"lease": _LEASE})
     if not config.verbose:
         # One line a job is for operators; here the progress says enough.
         logging.getLogger("indexer.jobs").setLevel(logging.WARNING)

@@ -89,6 +89,11 @@ async def run_demo(
     )
     for note in notes:
         say(note)
+    if made.missing_blocks and not queued:
+        say(
+            "they are queued since an earlier run; what it held when it was killed "
+            f"goes on once its lease of {config.lease.total_seconds():g} s is over"
+        )
     say(f"work: {config.concurrency} claims in flight, until nothing is left to run")
     worker = await make_worker(config, database, endpoints)
     async with progress():

@@ -81,14 +81,18 @@ async def plan(
     async with database.connection() as conn:
         if not dry_run:
             await ensure_partitions(conn, blocks)
+        # Always the jobs before the rows: what a job stores that ends in between is
+        # then counted as queued, and not as missing with nobody to fetch it.
+        queued = await queued_ranges(conn)
         # The long look at the rows happens outside the transaction that holds the
         # planning lock; inside it only what was found missing is looked at again.
         found = await _find_missing(conn, [blocks])
     async with database.transaction() as conn:
         if not dry_run:
             await chain.lock_planning(conn)
+            queued = await queued_ranges(conn)
             found = await _find_missing(conn, union(found.blocks + found.events))
-        made = await _subtract_queued(conn, blocks, found, range_size)
+        made = await _subtract_queued(conn, blocks, found, queued, range_size)
         if not dry_run:
             await _enqueue(conn, made, range_size, priority)
     return made
@@ -106,9 +110,12 @@ async def _find_missing(conn: Connection, ranges: list[BlockRange]) -> _Missing:
 
 
 async def _subtract_queued(
-    conn: Connection, blocks: BlockRange, missing: _Missing, range_size: int
+    conn: Connection,
+    blocks: BlockRange,
+    missing: _Missing,
+    queued: list[QueuedRange],
+    range_size: int,
 ) -> Plan:
-    queued = await queued_ranges(conn)
     in_block_jobs = [each.blocks for each in queued if each.kind == INDEX_BLOCKS]
     in_event_jobs = [each.blocks for each in queued if each.kind == INDEX_EVENTS]
     # A queued index_blocks job will enqueue the events of its whole range itself.

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from indexer.db.connection import Database
+from indexer.db.connection import Connection, Database
 from indexer.jobs import backlog
 from indexer.jobs.backlog import JobFilter
 from indexer.ranges import BlockRange, union
@@ -142,6 +142,31 @@ async def test_events_that_a_queued_job_will_bring_are_not_queued_twice(
         )
     made = await plan(database, blocks=BlockRange(100, 109))
     assert made.event_jobs == [BlockRange(107, 109)]
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_what_a_job_stores_while_it_is_planned_is_not_queued_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch, dry_run: bool
+) -> None:
+    await store(database, range(0, 3), events=False)
+    async with database.connection() as conn:
+        await backlog.enqueue(
+            conn, kind=INDEX_EVENTS, payloads=[{"from": 0, "to": 2}], priority=20
+        )
+    look = blocks.without_events
+    # A plan looks again under its lock, a dry run does not.
+    looks = iter([dry_run, True])
+
+    async def look_and_let_it_end(conn: Connection, where: BlockRange) -> list[int]:
+        found = await look(conn, where)
+        if next(looks):
+            await execute(database, "delete from indexer.jobs")
+        return found
+
+    monkeypatch.setattr(blocks, "without_events", look_and_let_it_end)
+    made = await plan(database, blocks=BlockRange(0, 2), dry_run=dry_run)
+    assert made.event_jobs == []
+    assert await queued(database, INDEX_EVENTS) == []
 
 
 async def test_failed_jobs_count_as_queued_and_are_named(database: Database) -> None:
