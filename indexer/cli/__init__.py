@@ -18,8 +18,8 @@ from indexer.log import redact
 _COMMANDS = {
     "migrate": "indexer.cli.migrate",
     "plan": "indexer.cli.plan",
-    "work": "indexer.cli.run",
-    "follow": "indexer.cli.run",
+    "work": "indexer.cli.work",
+    "follow": "indexer.cli.follow",
     "status": "indexer.cli.status",
     "exporter": "indexer.cli.exporter",
     "dashboard": "indexer.cli.dashboard",

@@ -19,10 +19,12 @@ from indexer.config import Config
 from indexer.jobs.running import WorkerStats
 from indexer.log import configure
 from indexer.services.identity import check_identity
-from indexer.services.supervise import HURRY, Supervisor, from_line, shares
+from indexer.services.supervise import HURRY, Part, Supervisor, from_line, shares
+from indexer.services.tiplane import tip_config
 
 # Started by ourselves only; what follows comes on the standard input.
 CHILD_FLAG = "--supervised"
+_COMMAND = (sys.executable, "-m", "indexer", "work", CHILD_FLAG)
 
 
 async def supervise(
@@ -33,23 +35,28 @@ async def supervise(
     async with open_database(config, url, application="work") as database:
         async with open_endpoints(config) as endpoints:
             await check_identity(database, endpoints)
-        command = (sys.executable, "-m", "indexer", "work", CHILD_FLAG)
-        supervisor = Supervisor(command, shares(config), drain=drain)
+        supervisor = Supervisor(_COMMAND, shares(config), drain=drain)
         with stop_on_signals(supervisor.request_stop) as stopped:
             async with drain_progress(database, shown=drain):
                 await supervisor.run()
     return supervisor, stopped
 
 
-async def read_orders() -> tuple[Config, bool, Orders]:
+def tip_process(config: Config, url: str) -> Supervisor:
+    """Return the process for the tip's jobs, to be run beside a worker."""
+    config = tip_config(config).model_copy(update={"database_url": url})
+    return Supervisor(_COMMAND, [config], first=Part.TIP)
+
+
+async def read_orders() -> tuple[Config, Part, bool, Orders]:
     """Read a child's settings, and return them with the orders to come."""
     reader = asyncio.StreamReader(limit=2**20)
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
     )
-    config, drain = from_line(await reader.readline())
+    config, part, drain = from_line(await reader.readline())
     configure(log_format=config.log_format, verbose=config.verbose)
-    return config, drain, Orders(reader)
+    return config, part, drain, Orders(reader)
 
 
 class Orders:
@@ -101,6 +108,6 @@ class Orders:
 
 def report(stats: WorkerStats) -> None:
     """Tell the supervisor how the work ended."""
-    endings = {ending.value: count for ending, count in stats.endings.items()}
+    said = {"claimed": stats.claimed, "endings": stats.named_endings()}
     with contextlib.suppress(BrokenPipeError):
-        click.echo(json.dumps({"claimed": stats.claimed, "endings": endings}))
+        click.echo(json.dumps(said))

@@ -13,10 +13,11 @@ from indexer.jobs.backlog import any_job_left
 from indexer.jobs.claims import FRONT, Lane, Mark, claim, pending_lanes
 from indexer.jobs.endings import release_strays
 from indexer.jobs.job import Job
+from indexer.jobs.lanes import MOST_URGENT, Lanes
 from indexer.jobs.listen import WakeUps
 from indexer.jobs.marks import ScanMarks
 from indexer.jobs.observer import Observer
-from indexer.jobs.running import MOST_URGENT, Group, RunningJobs
+from indexer.jobs.running import Group, RunningJobs
 from indexer.jobs.settings import WorkerSettings
 
 _LOG = logging.getLogger(__name__)
@@ -25,8 +26,6 @@ _LOG = logging.getLogger(__name__)
 _DRAIN_POLL_SECONDS = 1.0
 # The soonest look at a job that is about to become due; keeps the loop from spinning.
 _SHORTEST_PAUSE_SECONDS = 0.01
-# Room for this one is room for a job of any lane.
-_ANY_LANE = MOST_URGENT + 1
 # Not looking for this many poll intervals is a fault: even a full worker looks.
 _LOOKS_MISSED = 3
 
@@ -40,6 +39,7 @@ class ClaimLoop:
         *,
         running: RunningJobs,
         worker: str,
+        lanes: Lanes,
         settings: WorkerSettings,
         wakeups: WakeUps,
         observer: Observer,
@@ -48,6 +48,7 @@ class ClaimLoop:
         self._database = database
         self._running = running
         self._worker = worker
+        self._lanes = lanes
         self._groups = running.groups
         self._kinds = [kind for group in self._groups for kind in group.kinds]
         self._marks = ScanMarks()
@@ -127,7 +128,7 @@ class ClaimLoop:
 
         Costs a probe of an index a lane, whatever lies in front.
         """
-        for priority in self._marks.lanes:
+        for priority in filter(self._lanes.serves, self._marks.lanes):
             if await self._claim_lane(conn, priority, use_marks=True):
                 return True
         return False
@@ -138,11 +139,14 @@ class ClaimLoop:
         pause = self._poll_seconds()
         more = False
         for lane in await pending_lanes(conn):
-            due_in = lane.due_in.total_seconds()
-            if due_in > 0:
-                pause = min(pause, max(due_in, _SHORTEST_PAUSE_SECONDS))
-                for group in self._groups:
-                    self._marks.exhausted(lane, group.name)
+            wait = self._lanes.wait_seconds(lane)
+            if wait is None:
+                continue
+            if wait > 0:
+                pause = min(pause, max(wait, _SHORTEST_PAUSE_SECONDS))
+                if lane.due_in.total_seconds() > 0:
+                    for group in self._groups:
+                        self._marks.exhausted(lane, group.name)
             elif more:
                 # Its turn comes behind this one's.
                 self._marks.see(lane.priority)
@@ -209,11 +213,11 @@ class ClaimLoop:
         return sorted(chain(*found), key=lambda job: (job.run_at, job.id))
 
     def _all_have_room(self) -> bool:
-        return all(group.room(_ANY_LANE) > 0 for group in self._groups)
+        return all(group.room(self._lanes.last) > 0 for group in self._groups)
 
     def _pause(self, seconds: float) -> float:
         """Wait for a free slot where there is none."""
-        has_room = any(group.room(_ANY_LANE) > 0 for group in self._groups)
+        has_room = any(group.room(self._lanes.last) > 0 for group in self._groups)
         return seconds if has_room else self._poll_seconds()
 
     def _poll_seconds(self) -> float:

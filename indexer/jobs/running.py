@@ -17,6 +17,7 @@ from indexer.jobs.completions import LARGEST, Completions
 from indexer.jobs.execution import Execution, Interruption
 from indexer.jobs.heartbeat import Beat, HeartbeatThread
 from indexer.jobs.job import Job
+from indexer.jobs.lanes import MOST_URGENT
 from indexer.jobs.observer import Ending, Observer
 from indexer.jobs.quick import BatchSize, Handler, QuickJobs
 from indexer.jobs.settings import WorkerSettings
@@ -24,11 +25,9 @@ from indexer.jobs.settle import Settled, Settler
 from indexer.jobs.workers import Identity
 from indexer.log import fields
 
-# The lane that long jobs of others must never keep waiting: backfill fills every slot
-# for minutes, and what happens at the tip is wanted within milliseconds.
-MOST_URGENT = 0
-# So it has slots of its own beside the others, one for so many: beside a backfill that
-# uses up the machine a job of the tip takes longer than a fast chain's block.
+# The most urgent lane has slots of its own beside the others, one for so many: beside a
+# backfill that uses up the machine a job of the tip takes longer than a fast chain's
+# block.
 _SLOTS_A_SPARE = 2
 
 _LOG = logging.getLogger(__name__)
@@ -40,6 +39,16 @@ class WorkerStats:
 
     claimed: int = 0
     endings: dict[Ending, int] = field(default_factory=lambda: dict.fromkeys(Ending, 0))
+
+    def named_endings(self) -> dict[str, int]:
+        """Return the endings by their names."""
+        return {ending.value: count for ending, count in self.endings.items()}
+
+    def add(self, claimed: int, endings: Mapping[str, int]) -> None:
+        """Count what another worker did, its endings by their names."""
+        self.claimed += claimed
+        for name, count in endings.items():
+            self.endings[Ending(name)] += count
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from indexer.errors import IndexerError
 from indexer.jobs.claiming import ClaimLoop
 from indexer.jobs.endings import release_strays
 from indexer.jobs.execution import Execution
+from indexer.jobs.lanes import Lanes
 from indexer.jobs.listen import WakeUps
 from indexer.jobs.observer import NoObserver, Observer
 from indexer.jobs.patience import keep_going
@@ -62,12 +63,14 @@ class Worker:
         handlers: Mapping[str, Handler],
         settings: WorkerSettings,
         quick: Collection[str] = (),
+        lanes: Lanes | None = None,
         listen_url: str | None = None,
         name: str | None = None,
         observer: Observer | None = None,
         random: Random | None = None,
     ) -> None:
-        """``listen_url`` None is the database's; ``name`` None is a new one.
+        """``listen_url`` None is the database's; ``name`` None is a new one; ``lanes``
+        None is all of them.
 
         ``quick`` are the kinds whose handlers return soon and without ``finish()``:
         they are claimed and completed in batches.
@@ -75,6 +78,7 @@ class Worker:
         self._database = database
         self._handlers = dict(handlers)
         self._quick = frozenset(quick)
+        self._lanes = Lanes() if lanes is None else lanes
         self._settings = settings
         self._identity = Identity.of_this_process(
             name=name,
@@ -172,6 +176,7 @@ class Worker:
             self._database,
             running=running,
             worker=self.name,
+            lanes=self._lanes,
             settings=self._settings,
             wakeups=self._wakeups,
             observer=self._observer,

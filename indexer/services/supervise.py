@@ -15,6 +15,7 @@ import signal
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from enum import StrEnum
 from time import monotonic
 from typing import Any, Final
 
@@ -57,34 +58,52 @@ def _port(first: int | None, index: int) -> int | None:
     return first + index if first else first
 
 
-def to_line(config: Config, *, drain: bool) -> bytes:
+class Part(StrEnum):
+    """What a process does of a worker's jobs.
+
+    The first of several attends to the process of the tip, as one that is alone does.
+    """
+
+    FIRST = "first"
+    ANOTHER = "another"
+    TIP = "tip"
+
+
+def to_line(config: Config, *, part: Part, drain: bool) -> bytes:
     """Write settings as one line; :func:`from_line` reads it."""
     plain = {
         name: value.total_seconds() if isinstance(value, timedelta) else value
         for name, value in config
     }
-    return json.dumps({"config": plain, "drain": drain}).encode() + b"\n"
+    return json.dumps({"config": plain, "part": part, "drain": drain}).encode() + b"\n"
 
 
-def from_line(line: bytes) -> tuple[Config, bool]:
+def from_line(line: bytes) -> tuple[Config, Part, bool]:
     """Read what :func:`to_line` wrote."""
     given: dict[str, Any] = json.loads(line)
-    return Config(**given["config"]), bool(given["drain"])
+    return Config(**given["config"]), Part(given["part"]), bool(given["drain"])
 
 
 class Supervisor:
     """Runs one child for each of some settings.
 
-    ``command`` starts a child. Where ``drain`` is set, each is to end by itself.
+    ``command`` starts a child; ``first`` is the part of the first one. Where ``drain``
+    is set, each is to end by itself.
     """
 
     def __init__(
-        self, command: Sequence[str], configs: Sequence[Config], *, drain: bool
+        self,
+        command: Sequence[str],
+        configs: Sequence[Config],
+        *,
+        first: Part = Part.FIRST,
+        drain: bool = False,
     ) -> None:
         self.claimed = 0
         self.endings: Counter[str] = Counter()
         self._command = command
         self._configs = configs
+        self._first = first
         self._drain = drain
         self._children: dict[int, asyncio.subprocess.Process] = {}
         self._stop = asyncio.Event()
@@ -134,13 +153,17 @@ class Supervisor:
             delay = delay_seconds(failures, base=_BASE_SECONDS, cap=_CAP_SECONDS)
             failures += 1
             _LOG.error(
-                "worker process %d of %d died (%s); another starts in %.1f s",
-                index + 1,
-                len(self._configs),
+                "%s process died (%s); another starts in %.1f s",
+                self._named(index),
                 _cause(code),
                 delay,
             )
             await self._pause(delay)
+
+    def _named(self, index: int) -> str:
+        if self._first is Part.TIP:
+            return "the tip's"
+        return f"worker {index + 1} of {len(self._configs)}"
 
     async def _pause(self, seconds: float) -> None:
         try:
@@ -158,7 +181,8 @@ class Supervisor:
         )
         self._children[index] = child
         try:
-            self._send(child, to_line(config, drain=self._drain))
+            part = self._first if index == 0 else Part.ANOTHER
+            self._send(child, to_line(config, part=part, drain=self._drain))
             if self._stop.is_set():
                 self._order(child)
             said = await child.stdout.read() if child.stdout else b""

@@ -7,6 +7,7 @@ import gc
 from indexer.chain.endpoints import Endpoints
 from indexer.config import Config
 from indexer.db.connection import Database
+from indexer.jobs.lanes import Lanes
 from indexer.jobs.settings import WorkerSettings
 from indexer.jobs.worker import Worker
 from indexer.metrics import Metrics
@@ -23,8 +24,10 @@ async def make_worker(
     database: Database,
     endpoints: Endpoints,
     metrics: Metrics | None = None,
+    *,
+    lanes: Lanes | None = None,
 ) -> Worker:
-    """Check the nodes and return a worker that is ready to run.
+    """Check the nodes and return a worker that is ready to run, in all lanes or these.
 
     Raises WrongChain where a node serves another chain than the schema holds.
     """
@@ -43,6 +46,7 @@ async def make_worker(
         database,
         handlers=indexing.handlers(),
         settings=worker_settings(config),
+        lanes=lanes,
         listen_url=config.listen_url,
         observer=None if metrics is None else WorkerMetrics(metrics),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from functools import cache
 from typing import Any, NamedTuple
@@ -21,7 +21,15 @@ from indexer.chain.verify import (
     prove_events,
 )
 from indexer.errors import ChainDataError
-from indexer.rows import BlockData, BlockEvents, ReceiptRow
+from indexer.rows import (
+    BlockData,
+    BlockEvents,
+    BlockRow,
+    LogRow,
+    ReceiptRow,
+    TransactionRow,
+    WithdrawalRow,
+)
 from tests.support import proving
 from tests.support.fixtures import needs_fixtures
 from tests.support.rlpchain import rlp_chain
@@ -141,6 +149,21 @@ def covered_receipt(row: ReceiptRow) -> tuple[str, ...]:
     return (*_RECEIPT, "root" if row.root else "status")
 
 
+# What no root covers: told by a node and by nobody else, or made of what is covered.
+_UNCOVERED: dict[type[tuple[Any, ...]], set[str]] = {
+    BlockRow: {"size", "total_difficulty", "uncles", "extra"},
+    # Another type is another encoding: a test of its own.
+    TransactionRow: {"type", "extra"},
+    WithdrawalRow: {"extra"},
+    ReceiptRow: {
+        *("transaction_hash", "from_address", "to_address", "contract_address"),
+        *("type", "gas_used", "effective_gas_price", "blob_gas_used"),
+        *("blob_gas_price", "extra"),
+    },
+    LogRow: {"extra"},
+}
+
+
 Altered = tuple[BlockData, BlockEvents | None, Profile]
 
 
@@ -178,6 +201,79 @@ def prove(altered: Altered) -> None:
         prove_block(data, profile)
     else:
         prove_events(data.block, events, profile)
+
+
+def parts_of(sample: Sample) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
+    """Yield the lists of rows of a block, each row's kind, and what is covered."""
+    data, events, _ = sample
+    for row in data.transactions:
+        yield f"transactions {row.type}", row, _TRANSACTION[row.type]
+    for row in data.withdrawals:
+        yield "withdrawals", row, _WITHDRAWAL
+    for row in [] if events is None else events.receipts:
+        yield f"receipts {row.root is None}", row, covered_receipt(row)
+    for row in [] if events is None else events.logs:
+        yield "logs", row, _LOG
+
+
+def with_row(sample: Sample, kind: str, old: Any, new: Any) -> Altered:
+    """Return a block with one row replaced."""
+    data, events, profile = sample
+    name = kind.split()[0]
+    if name == "blocks":
+        return data._replace(block=new), None, profile
+    held = data if name in ("transactions", "withdrawals") else events
+    rows = [new if row is old else row for row in getattr(held, name)]
+    changed = held._replace(**{name: rows})  # type: ignore[union-attr]
+    return (changed, None, profile) if held is data else (data, changed, profile)
+
+
+def every_flip() -> dict[tuple[str, str], Altered]:
+    """Return, of each field of each kind of row, a flip in the first that has it."""
+    found: dict[tuple[str, str], Altered] = {}
+    for sample in samples():
+        header = ("blocks", sample.data.block, _HEADER)
+        for kind, row, names in [header, *parts_of(sample)]:
+            for name in names:
+                value = getattr(row, name)
+                if (kind, name) in found or value in (None, b"", (), "[]"):
+                    continue
+                new = row._replace(**{name: last_bit_flipped(value)})
+                found[kind, name] = with_row(sample, kind, row, new)
+    return found
+
+
+def last_bit_flipped(value: Any) -> Any:
+    """Return a value with its last bit flipped; of JSON text, of its last digit."""
+    if isinstance(value, bytes):
+        return value[:-1] + bytes([value[-1] ^ 1])
+    if isinstance(value, int):
+        return value ^ 1
+    if isinstance(value, tuple):
+        return (*value[:-1], last_bit_flipped(value[-1]))
+    if isinstance(value, str):
+        at = [match.end(1) - 1 for match in _HEX.finditer(value)][-1]
+        return f"{value[:at]}{int(value[at], 16) ^ 1:x}{value[at + 1 :]}"
+    return value + timedelta(seconds=1)
+
+
+def test_c3_a_flipped_bit_in_each_field_that_a_root_covers_is_caught() -> None:
+    flips = every_flip()
+    for (kind, name), altered in flips.items():
+        with pytest.raises(ChainDataError):
+            prove(altered)
+            pytest.fail(f"{name} of {kind} was altered, and proven")
+    # Of each column it is known whether a root covers it.
+    for row, tables in (
+        (BlockRow, "blocks"),
+        (TransactionRow, "transactions"),
+        (WithdrawalRow, "withdrawals"),
+        (ReceiptRow, "receipts"),
+        (LogRow, "logs"),
+    ):
+        covered = {name for kind, name in flips if kind.split()[0] == tables}
+        assert covered == set(row._fields) - _UNCOVERED[row]
+    assert {name for kind, name in flips if kind == "receipts False"} >= {"root"}
 
 
 @given(altered_blocks())

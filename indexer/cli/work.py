@@ -1,12 +1,12 @@
-"""``indexer work`` and ``indexer follow``."""
+"""``indexer work``."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from datetime import timedelta
+from contextlib import AbstractContextManager, AsyncExitStack
+from functools import partial
 
 import click
 
@@ -28,21 +28,27 @@ from indexer.cli.runtime import (
     settings,
     stop_on_signals,
 )
-from indexer.cli.workers import CHILD_FLAG, read_orders, report, supervise
+from indexer.cli.workers import (
+    CHILD_FLAG,
+    read_orders,
+    report,
+    supervise,
+    tip_process,
+)
 from indexer.config import Config
 from indexer.db.connection import REPLY_TIMEOUT
+from indexer.jobs.lanes import Lanes
 from indexer.jobs.observer import Ending
 from indexer.jobs.running import WorkerStats
 from indexer.metrics import Metrics
 from indexer.services.endpoints import remembered
-from indexer.services.follow import make_follower
+from indexer.services.supervise import Part, Supervisor
 from indexer.services.telemetry import (
-    contradiction_noted,
-    head_noted,
     serve_metrics,
     watch,
     watch_worker,
 )
+from indexer.services.tiplane import TipLane
 from indexer.services.work import make_worker, pool_size, tune_collector
 
 
@@ -106,10 +112,9 @@ def work(drain: bool, supervised: bool, **given: object) -> None:
             claimed, endings = supervisor.claimed, dict(supervisor.endings)
         else:
             stats, stopped = asyncio.run(
-                _work(config, url, drain, shown=drain, attend=stop_on_signals)
+                _work(config, url, drain=drain, shown=drain, attend=stop_on_signals)
             )
-            claimed = stats.claimed
-            endings = {each.value: count for each, count in stats.endings.items()}
+            claimed, endings = stats.claimed, stats.named_endings()
     sys.exit(_ended(claimed, endings, stopped, drain=drain))
 
 
@@ -125,19 +130,19 @@ def _ended(
 
 
 async def _work_supervised() -> None:
-    config, drain, orders = await read_orders()
-    stats, _ = await _work(
-        config, config.database_url or "", drain, shown=False, attend=orders.obey
-    )
+    config, part, drain, orders = await read_orders()
+    url = config.database_url or ""
+    stats, _ = await _work(config, url, part=part, drain=drain, attend=orders.obey)
     report(stats)
 
 
 async def _work(
     config: Config,
     url: str,
-    drain: bool,
     *,
-    shown: bool,
+    part: Part = Part.FIRST,
+    drain: bool,
+    shown: bool = False,
     attend: Callable[[Callable[[], None]], AbstractContextManager[Stopped]],
 ) -> tuple[WorkerStats, Stopped]:
     async with (
@@ -152,8 +157,15 @@ async def _work(
     ):
         metrics = Metrics()
         watch(metrics, database=database, endpoints=endpoints)
-        worker = await make_worker(config, database, endpoints, metrics)
+        lanes = Lanes(only_urgent=part is Part.TIP)
+        worker = await make_worker(config, database, endpoints, metrics, lanes=lanes)
         watch_worker(metrics, worker)
+        tip = TipLane(database, lanes, _tip_starter(config, url, part))
+
+        def request_stop() -> None:
+            worker.request_stop()
+            tip.request_stop()
+
         async with (
             remembered(database, endpoints, role="work"),
             serve_metrics(
@@ -161,85 +173,25 @@ async def _work(
             ),
         ):
             tune_collector()
-            with attend(worker.request_stop) as stopped:
-                async with drain_progress(database, shown=shown):
-                    return await worker.run(drain=drain), stopped
+            with attend(request_stop) as stopped:
+                async with AsyncExitStack() as stack:
+                    await stack.enter_async_context(
+                        drain_progress(database, shown=shown)
+                    )
+                    if _has_tip_lane(config, part, drain=drain):
+                        await stack.enter_async_context(tip.attended())
+                    stats = await worker.run(drain=drain)
+                for process in tip.ended:
+                    stats.add(process.claimed, process.endings)
+                return stats, stopped
 
 
-def _start(
-    _ctx: click.Context, _param: click.Parameter, value: str | None
-) -> int | str | None:
-    if value is None or value in ("finalized", "latest"):
-        return value
-    if value.isascii() and value.isdigit():
-        return int(value)
-    raise click.BadParameter(f"{value!r} is no height, 'finalized' or 'latest'")
+def _has_tip_lane(config: Config, part: Part, *, drain: bool) -> bool:
+    # A rate that was set is for all processes together, and so low that one is enough.
+    return part is not Part.TIP and not drain and config.rpc_rps is None
 
 
-@click.command()
-@click.option(
-    "--from",
-    "start",
-    callback=_start,
-    metavar="HEIGHT|finalized|latest",
-    help="Where to begin. [default: behind what is stored or planned, else finalized]",
-)
-@click.option(
-    "--until",
-    type=click.IntRange(0, 2**62),
-    metavar="HEIGHT",
-    help="End when this height is stored.",
-)
-@click.option("--lease", metavar="TIME", help="Until a standby takes over.")
-@verify_option
-@rpc_options
-@finality_option
-@listen_option
-@metrics_option
-@database_options
-@log_options
-def follow(start: int | str | None, until: int | None, **given: object) -> None:
-    """Keep the tip: store each new block with its job in one transaction.
-
-    A second one on the same schema stands by and takes over when the first is gone.
-    """
-    config = settings(**given)
-    check_nodes(config)
-    with database_url(config) as url:
-        code = asyncio.run(_follow(config, url, start, until))
-    sys.exit(code)
-
-
-async def _follow(
-    config: Config, url: str, start: int | str | None, until: int | None
-) -> int:
-    async with (
-        open_database(
-            config, url, application="follow", reply_timeout=REPLY_TIMEOUT
-        ) as database,
-        open_endpoints(config) as endpoints,
-    ):
-        metrics = Metrics()
-        watch(metrics, database=database, endpoints=endpoints)
-        follower = await make_follower(
-            database,
-            endpoints,
-            lease=min(config.lease, timedelta(seconds=15)),
-            verify=config.verify,
-            finality_depth=config.finality_depth,
-            start=start,  # type: ignore[arg-type]
-            until=until,
-            metrics=metrics,
-        )
-        async with (
-            remembered(database, endpoints, role="follow"),
-            head_noted(database, metrics),
-            contradiction_noted(database),
-            serve_metrics(
-                metrics, port=config.metrics_port, complaint=follower.complaint
-            ),
-        ):
-            with stop_on_signals(follower.request_stop) as stopped:
-                written = await follower.run()
-    click.echo(f"{written} blocks stored; the next is {follower.next_height}", err=True)
-    return stopped.exit_code
+def _tip_starter(
+    config: Config, url: str, part: Part
+) -> Callable[[], Supervisor] | None:
+    return partial(tip_process, config, url) if part is Part.FIRST else None
