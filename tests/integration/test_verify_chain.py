@@ -42,7 +42,7 @@ def test_c3_the_recorded_chain_of_every_fork_is_indexed_and_proven_whole(
     proven = run("verify", "--processes", "1", "--json", *where)
     assert proven.returncode == 0, proven.stdout
     report = json.loads(proven.stdout)
-    whole = {"looked_at": 55, "proven": 55, "unprovable": 0, "wrong": 0}
+    whole = {"looked_at": 55, "proven": 55, "unprovable": 0, "wrong": 0, "waiting": 0}
     assert report["blocks"] == whole
     assert report["events"] == whole
     assert (report["faults"], report["not_provable"]) == ([], [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from indexer.devnode.server import Devnode, DevnodeConfig, running_devnode
 from indexer.services.verify.faults import FaultKind
 from tests.support import postgres
 from tests.support.auditing import auditing
-from tests.support.program import run
+from tests.support.program import run, value, watching
 from tests.support.reader import differences
 
 STORED = range(0, 260)
@@ -227,6 +228,78 @@ async def test_c3_damage_is_named_and_repaired_to_be_the_chain(
         await here.repair(again)
         assert (await here.verify(with_node=True)).faults == []
     assert differences(node.url, indexed, STORED) == []
+
+
+def _busy_heights(url: str, taken: set[int]) -> list[int]:
+    """Return heights like the one above, none of them taken or beside one that is."""
+    with watching(url) as conn:
+        rows = conn.execute(
+            "select block_number from indexer.logs where block_number > 100 group by "
+            "block_number having count(distinct transaction_index) > 2 order by 1"
+        ).fetchall()
+    heights = [int(str(row[0])) for row in rows]
+    return [each for each in heights if not taken & {each - 1, each, each + 1}]
+
+
+def _damaged(url: str, names: list[str]) -> dict[str, int]:
+    """Do every damage, each to a block of its own as far as it lets one choose."""
+    fixed = {120, 130, 131, 133}
+    left = _busy_heights(url, fixed)
+    done: dict[str, int] = {}
+    with watching(url) as conn:
+        for name in names:
+            statements = DAMAGES[name].done_by
+            if BUSY in statements:
+                statements = statements.replace(BUSY, str(left.pop(0)))
+            for statement in statements.split(";"):
+                cursor = conn.execute(statement.encode())
+            [height] = cursor.fetchone() or [None]
+            done[name] = int(str(height))
+    return done
+
+
+def test_c3_damages_of_all_kinds_at_once_are_named_and_repaired_by_the_commands(
+    indexed: str, node: Devnode
+) -> None:
+    where = ["--database-url", indexed, "--rpc-url", node.url]
+    truncated = [name for name in DAMAGES if "truncated" in name]
+    others = [name for name in DAMAGES if name not in truncated]
+    assert len(others) > 20
+    for names in (others, truncated):
+        done = _damaged(indexed, names)
+        found = run("verify", "--json", "--processes", "1", *where[:2])
+        assert found.returncode == 1, found.stderr
+        faults = json.loads(found.stdout)["faults"]
+        for name, height in done.items():
+            named = {
+                each["kind"]
+                for each in faults
+                if each["first"] <= height <= each["last"]
+            }
+            # What is gone altogether hides what is wrong with it.
+            hidden = names is truncated and {FaultKind.MISSING_BLOCK} <= named
+            assert hidden or DAMAGES[name].kinds <= named, (name, height, named)
+        repaired = run("verify", "--repair", "--processes", "1", *where)
+        assert repaired.returncode == 1, repaired.stderr
+        worked = run("work", "--drain", *where)
+        assert worked.returncode == 0, worked.stderr
+        again = run("verify", "--processes", "1", *where)
+        assert again.returncode == 0, again.stdout
+        assert differences(node.url, indexed, STORED) == []
+        assert value(indexed, _STRAYS) == 0
+
+
+# Rows above what the reader compares.
+_STRAYS = "select " + " + ".join(
+    f"(select count(*) from indexer.{table} where {column} >= {STORED.stop})"
+    for table, column in (
+        ("blocks", "number"),
+        ("transactions", "block_number"),
+        ("withdrawals", "block_number"),
+        ("receipts", "block_number"),
+        ("logs", "block_number"),
+    )
+)
 
 
 async def test_c3_coverage_calls_nothing_proven_that_was_found_wrong(
