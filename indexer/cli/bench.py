@@ -12,6 +12,7 @@ from rich.table import Table
 from indexer.cli.benchqueue import queue
 from indexer.cli.benchserver import bench_server
 from indexer.cli.benchtip import tip
+from indexer.cli.benchverify import verify
 from indexer.cli.options import json_option, log_options
 from indexer.cli.runtime import settings
 from indexer.errors import ConfigError
@@ -35,6 +36,7 @@ def bench() -> None:
 
 bench.add_command(queue)
 bench.add_command(tip)
+bench.add_command(verify)
 
 
 @bench.command()

@@ -60,7 +60,8 @@ def tip(
     """Mine blocks on the built-in node and see when their rows and logs are there.
 
     Over WebSocket, beside an idle worker and beside one that backfills on half of the
-    cores. A block without transactions has its logs when it is known to have none.
+    cores, with its part of PostgreSQL where the server is the benchmark's own. A block
+    without transactions has its logs when it is known to have none.
     """
     settings(**given)
     with bench_server(database_url) as server:
@@ -68,6 +69,7 @@ def tip(
             run_tip_bench(
                 TipBench(
                     database_url=server.url,
+                    is_local=server.pid is not None,
                     rates=rates,
                     seconds=seconds,
                     backfill_blocks=backfill_blocks,

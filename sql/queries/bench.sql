@@ -66,3 +66,9 @@ select exists (
     select from {schema}.jobs
     where priority > 0 and status in ('pending', 'running')
 );
+
+-- name: backends_of_workers
+-- The processes of the server that work for `indexer work` in this database.
+select pid
+from pg_stat_activity
+where datname = current_database() and application_name = 'indexer work';

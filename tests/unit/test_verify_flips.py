@@ -222,9 +222,9 @@ def with_row(sample: Sample, kind: str, old: Any, new: Any) -> Altered:
     name = kind.split()[0]
     if name == "blocks":
         return data._replace(block=new), None, profile
-    held = data if name in ("transactions", "withdrawals") else events
+    held: Any = data if name in ("transactions", "withdrawals") else events
     rows = [new if row is old else row for row in getattr(held, name)]
-    changed = held._replace(**{name: rows})  # type: ignore[union-attr]
+    changed = held._replace(**{name: rows})
     return (changed, None, profile) if held is data else (data, changed, profile)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -13,6 +12,7 @@ from typing import Any
 from indexer.db.connection import Database
 from indexer.db.queries import load
 from indexer.ranges import BlockRange
+from indexer.services.bench.capped import capped
 from indexer.services.bench.node import BenchNode, bench_node
 from indexer.services.bench.processes import BenchmarkFailed, in_background
 from indexer.services.bench.schema import bench_schema, server_settings
@@ -36,9 +36,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class TipBench:
-    """What to measure; ``seconds`` is how long each rate is kept up."""
+    """What to measure; ``seconds`` is how long each rate is kept up.
+
+    ``is_local`` is whether the server runs on this machine, for this benchmark alone.
+    """
 
     database_url: str
+    is_local: bool = False
     profile: str = "sparse"
     rates: Sequence[float] = (1.0, 4.0, 20.0)
     seconds: float = 30.0
@@ -87,7 +91,7 @@ async def run_tip_bench(bench: TipBench, *, say: Say) -> TipReport:
                 if backfills:
                     whole = BlockRange(0, bench.backfill_blocks - 1)
                     await plan(database, blocks=whole, range_size=_RANGE_SIZE)
-                async with _programs(bench, database, node, capped=backfills):
+                async with _programs(bench, database, node, backfills=backfills):
                     watch = await _Watch.begin(database, node)
                     for rate in bench.rates:
                         row = await watch.measure(rate, bench.seconds, beside=name)
@@ -101,7 +105,7 @@ async def run_tip_bench(bench: TipBench, *, say: Say) -> TipReport:
 
 @asynccontextmanager
 async def _programs(
-    bench: TipBench, database: Database, node: BenchNode, *, capped: bool
+    bench: TipBench, database: Database, node: BenchNode, *, backfills: bool
 ) -> AsyncIterator[None]:
     where = ["--database-url", database.url, "--schema", database.schema]
     where += ["--rpc-url", node.url.replace("http://", "ws://")]
@@ -112,11 +116,11 @@ async def _programs(
             in_background("follow", "--from", "latest", *where, env=env)
         )
         worker = stack.enter_context(in_background(*work, *where, env=env))
-        if capped and hasattr(os, "sched_setaffinity"):
-            # Half the machine is the backfill's, as far as the worker goes.
-            cores = sorted(os.sched_getaffinity(0))
-            os.sched_setaffinity(worker, cores[: max(1, len(cores) // 2)])
-        yield
+        if backfills:
+            async with capped(database, worker, is_local=bench.is_local):
+                yield
+        else:
+            yield
 
 
 class _Watch:
