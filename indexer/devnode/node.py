@@ -24,7 +24,7 @@ from indexer.devnode.served import ReadableChain, ServedChain
 # How long making blocks may keep the event loop from everything else.
 _SLICE_SECONDS = 0.01
 # And answering a batch: a node with threads would answer small requests meanwhile.
-_BATCH_SLICE_SECONDS = 0.002
+_BATCH_SLICE_SECONDS = 0.001
 
 # What newHeads leaves out of a block.
 _NOT_IN_HEADER = ("transactions", "uncles", "withdrawals", "size")

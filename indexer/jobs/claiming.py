@@ -105,7 +105,7 @@ class ClaimLoop:
     async def _fill(self) -> float:
         """Claim for the free slots; return for how many seconds to wait at most."""
         self._is_hungry = True
-        if not any(group.room(MOST_URGENT) > 0 for group in self._groups):
+        if not self._has_room(MOST_URGENT):
             return self._poll_seconds()
         async with self._database.connection() as conn:
             is_due = self._marks.rest_seconds() == 0
@@ -216,9 +216,19 @@ class ClaimLoop:
         return all(group.room(self._lanes.last) > 0 for group in self._groups)
 
     def _pause(self, seconds: float) -> float:
-        """Wait for a free slot where there is none."""
-        has_room = any(group.room(self._lanes.last) > 0 for group in self._groups)
-        return seconds if has_room else self._poll_seconds()
+        """Wait for a free slot where there is none.
+
+        What woke us may be the first job of the most urgent lane, for which there are
+        slots yet: it is looked for from the front as soon as that has its turn.
+        """
+        if self._has_room(self._lanes.last):
+            return seconds
+        if self._marks.is_woken and self._has_room(MOST_URGENT):
+            return max(self._marks.rest_seconds(), _SHORTEST_PAUSE_SECONDS)
+        return self._poll_seconds()
+
+    def _has_room(self, priority: int) -> bool:
+        return any(group.room(priority) > 0 for group in self._groups)
 
     def _poll_seconds(self) -> float:
         pause = self._settings.poll_interval.total_seconds()

@@ -73,7 +73,9 @@ class WakeUps:
 
     def wake(self, reason: Reason = "poked") -> None:
         """End the current or the next :meth:`wait`."""
-        self._reason = reason
+        # A notification is still one when a job ends in the same moment.
+        if reason != "poked" or not self._event.is_set():
+            self._reason = reason
         self._event.set()
 
     async def run(self) -> None:

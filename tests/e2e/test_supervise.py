@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from indexer.devnode.server import Devnode, DevnodeConfig, running_devnode
-from tests.support.program import Program, run, until, value
+from tests.support.program import Program, run, until, value, watching
 from tests.support.reader import differences
 
 PLANNED = 600
@@ -107,3 +107,50 @@ def test_children_whose_supervisor_is_killed_hand_back_and_end(
         program.process.kill()
         until(lambda: not any(each.is_running() for each in mine), what="they ended")
     assert workers(database_url) == 0
+
+
+_WORKERS = "select count(*) from indexer.workers where role = 'work'"
+
+
+def test_the_tips_jobs_get_a_process_of_their_own_while_somebody_follows(
+    node: Devnode, database_url: str
+) -> None:
+    pending = "select count(*) from indexer.jobs where status = 'pending'"
+    options = ["--database-url", database_url, "--rpc-url", node.ws_url]
+    with Program("work", "--lease", "2s", *options) as worker:
+        until(lambda: value(database_url, _WORKERS) == 1, what="it works alone")
+        assert children(worker) == []
+        with Program("follow", "--from", "latest", *options) as follower:
+            until(lambda: value(database_url, _WORKERS) == 2, what="there are two")
+            [child] = children(worker)
+
+            until(lambda: value(database_url, pending) == 0, what="nothing is left")
+
+            def has_done_one() -> bool:
+                node.mine(1)
+                name = f"%:{child.pid}:%"
+                with watching(database_url) as conn:
+                    found = conn.execute(
+                        "select from indexer.jobs_history where locked_by like %s",
+                        [name],
+                    ).fetchall()
+                return bool(found)
+
+            until(has_done_one, what="the process does the tip's jobs")
+            # One that dies is made again, and the tip waits for nobody meanwhile.
+            child.kill()
+            node.mine(10)
+            head = node.chain.head
+            until(
+                lambda: value(
+                    database_url,
+                    f"select count(*) = 10 from indexer.jobs_history where "
+                    f"(payload ->> 'height')::bigint > {head - 10}",
+                ),
+                what="the tip goes on",
+            )
+            until(lambda: children(worker) not in ([], [child]), what="another came")
+            follower.process.terminate()
+            assert follower.wait() == 143
+        worker.process.terminate()
+        assert worker.wait() == 143

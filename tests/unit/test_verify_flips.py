@@ -204,16 +204,19 @@ def prove(altered: Altered) -> None:
 
 
 def parts_of(sample: Sample) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
-    """Yield the lists of rows of a block, each row's kind, and what is covered."""
+    """Yield each row of a block, its kind before it, and what is covered behind."""
     data, events, _ = sample
-    for row in data.transactions:
-        yield f"transactions {row.type}", row, _TRANSACTION[row.type]
-    for row in data.withdrawals:
-        yield "withdrawals", row, _WITHDRAWAL
-    for row in [] if events is None else events.receipts:
-        yield f"receipts {row.root is None}", row, covered_receipt(row)
-    for row in [] if events is None else events.logs:
-        yield "logs", row, _LOG
+    yield "blocks", data.block, _HEADER
+    for sent in data.transactions:
+        yield f"transactions {sent.type}", sent, _TRANSACTION[sent.type]
+    for paid in data.withdrawals:
+        yield "withdrawals", paid, _WITHDRAWAL
+    if events is None:
+        return
+    for receipt in events.receipts:
+        yield f"receipts {receipt.root is None}", receipt, covered_receipt(receipt)
+    for log in events.logs:
+        yield "logs", log, _LOG
 
 
 def with_row(sample: Sample, kind: str, old: Any, new: Any) -> Altered:
@@ -232,8 +235,7 @@ def every_flip() -> dict[tuple[str, str], Altered]:
     """Return, of each field of each kind of row, a flip in the first that has it."""
     found: dict[tuple[str, str], Altered] = {}
     for sample in samples():
-        header = ("blocks", sample.data.block, _HEADER)
-        for kind, row, names in [header, *parts_of(sample)]:
+        for kind, row, names in parts_of(sample):
             for name in names:
                 value = getattr(row, name)
                 if (kind, name) in found or value in (None, b"", (), "[]"):
