@@ -13,7 +13,9 @@ from indexer.db.queries import load
 
 _LOG = logging.getLogger(__name__)
 
-_REAP = load("jobs")["reap_jobs"]
+_QUERIES = load("jobs")
+_REAP = _QUERIES["reap_jobs"]
+_END_SILENT_COPIES = _QUERIES["end_silent_copies"]
 
 # A whole fleet's restart is taken back in steps: a step of 500 rows is about 200 KB of
 # WAL, and other claims and completions get their turn in between.
@@ -62,6 +64,32 @@ async def reap(
     return reaped
 
 
+async def end_silent_copies(conn: Connection, *, silence: timedelta) -> int:
+    """End our own COPYs that have waited for their client for so long; count them.
+
+    They hold the row of their claim, which the reaper steps past. Chunks are sized to
+    take a second; one that was only slow is written again, at no cost of an attempt.
+    """
+    schema = conn.schema.replace('"', '""')
+    straight = f'copy "{_plain(schema)}".%'
+    ended = await _END_SILENT_COPIES.rows(conn, silence=silence, straight=straight)
+    for pid, seconds in ended:
+        _LOG.warning(
+            "ended a COPY that had waited for its client for %.1f s (pid %s): its "
+            "process is stopped or cut off",
+            seconds,
+            pid,
+        )
+    return len(ended)
+
+
+def _plain(text: str) -> str:
+    """Return text that LIKE takes as it stands."""
+    for special in ("\\", "%", "_"):
+        text = text.replace(special, f"\\{special}")
+    return text
+
+
 class Reaper:
     """Reaps, but not within one lease of having been cut off from the database."""
 
@@ -83,6 +111,7 @@ class Reaper:
         """Do one pass; return what was taken back."""
         if self.is_held:
             return []
+        await end_silent_copies(conn, silence=self._lease)
         return await reap(
             conn, lease=self._lease, max_lost_leases=self._max_lost_leases
         )

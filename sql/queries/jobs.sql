@@ -366,6 +366,31 @@ set status = case
 where j.id = any(array(select expired.id from expired))
 returning j.id, j.kind, j.status, j.lost_leases;
 
+-- name: end_silent_copies
+-- Whoever is stopped in the middle of a COPY keeps its locks: the server waits for data
+-- as no timeout of its own ends, while the client's kernel answers the keepalives.
+select
+    pid,
+    extract(epoch from now() - query_start)::float8 as seconds
+from (
+    select
+        pid,
+        query_start,
+        pg_catalog.pg_terminate_backend(pid, 1000) as is_ended
+    from pg_catalog.pg_stat_activity
+    where
+        datname = current_database()
+        and usename = current_user
+        and state = 'active'
+        and wait_event = 'ClientRead'
+        and query_start < now() - %(silence)s::interval
+        and (
+            query like %(straight)s::text
+            or query like 'copy "pg\_temp"."stage\_%%'
+        )
+) as ended
+where is_ended;
+
 -- name: release_strays
 -- Hand back what this worker holds without knowing: its claim was committed, but the
 -- answer got lost with the connection. The worker's name is new with each process.

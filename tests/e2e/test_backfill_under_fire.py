@@ -66,9 +66,7 @@ def test_q3_a_backfill_under_fire_ends_as_the_chain(
                 workers[place].kill()
                 workers[place] = start()
             elif attack == "stall":
-                workers[place].signal(signal.SIGSTOP)
-                until(lambda: _is_reaped(url), what="what a stalled worker held is due")
-                workers[place].signal(signal.SIGCONT)
+                _stall(workers[place], url)
             elif attack == "terminate":
                 with watching(url) as conn:
                     conn.execute(
@@ -87,12 +85,28 @@ def test_q3_a_backfill_under_fire_ends_as_the_chain(
     assert jobs == [("done", 0, 1)]
 
 
-def _is_reaped(url: str) -> bool:
-    """Whether a claim was taken back of a job that is not finished yet."""
+def _stall(worker: Program, url: str) -> None:
+    """Stop a worker that holds claims, until somebody has taken them back."""
+    pid = worker.process.pid
+    for _ in range(50):
+        until(lambda: _held(url, pid) or due_now(url) == 0, what="it has claimed")
+        worker.signal(signal.SIGSTOP)
+        if _held(url, pid):
+            break
+        # It ended in the moment in between.
+        worker.signal(signal.SIGCONT)
+    until(lambda: _held(url, pid) == 0, what="what a stalled worker held is taken back")
+    worker.signal(signal.SIGCONT)
+
+
+def _held(url: str, pid: int) -> int:
+    """Return how many claims a process holds, -1 while nobody answers."""
     with suppress(psycopg.OperationalError), watching(url) as conn:
         row = conn.execute(
-            "select coalesce(sum(lost_leases), 0) > 0 or count(*) = 0"
-            " from indexer.jobs_all where status <> 'done'"
+            "select count(*) from indexer.jobs"
+            " where status = 'running' and locked_by like %s",
+            [f"%:{pid}:%"],
         ).fetchone()
-        return row is not None and bool(row[0])
-    return False
+        assert row is not None
+        return int(str(row[0]))
+    return -1

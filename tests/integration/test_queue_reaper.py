@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from datetime import timedelta
 
+import psycopg
 import pytest
 
 from indexer.db.connection import Database
@@ -11,7 +13,8 @@ from indexer.db.migrate import migrate
 from indexer.errors import ClaimLost
 from indexer.jobs import endings
 from indexer.jobs import reaper as reaper_module
-from indexer.jobs.reaper import Reaped, Reaper, reap
+from indexer.jobs.claims import fence
+from indexer.jobs.reaper import Reaped, Reaper, end_silent_copies, reap
 from tests.support.jobs import (
     KIND,
     add,
@@ -212,6 +215,48 @@ async def test_q6_a_reaper_that_was_cut_off_waits_a_lease(
         assert await subject.tick(conn) == []
         now += 0.2 * LEASE.total_seconds()
         assert [each.job_id for each in await subject.tick(conn)] == [job_id]
+
+
+@pytest.mark.parametrize("straight", [True, False])
+async def test_q6_who_is_stopped_in_the_middle_of_a_copy_keeps_nothing(
+    database: Database, straight: bool
+) -> None:
+    [job_id] = await add(database, 1)
+    job = await claim_one(database)
+    await expire(database, job_id)
+    async with AsyncExitStack() as stack:
+        stopped = await stack.enter_async_context(
+            await database.connect(application="indexer tests")
+        )
+        await stopped.execute(b"begin")
+        await fence(stopped, job_id=job_id, token=job.claim_token, lease=LEASE)
+        target = b'"indexer"."logs"'
+        if not straight:
+            target = b'"pg_temp"."stage_logs"'
+            await stopped.execute(
+                b"create temporary table stage_logs (like indexer.logs)"
+            )
+        copy = stopped.cursor().copy(b"copy " + target + b" from stdin")
+        await copy.__aenter__()
+        reaper = Reaper(lease=LEASE, max_lost_leases=20)
+        taken: list[Reaped] = []
+        async with asyncio.timeout(20), database.connection() as conn:
+            while not taken:
+                taken = await reaper.tick(conn)
+                await asyncio.sleep(0.01)
+        assert taken == [(job_id, KIND, "pending", 1)]
+        with pytest.raises(psycopg.OperationalError):
+            await copy.__aexit__(None, None, None)
+
+
+async def test_a_copy_that_goes_on_is_left_alone(database: Database) -> None:
+    async with database.connection() as conn, await database.connect() as busy:
+        # Now and then the server waits for its client.
+        async with busy.cursor().copy(b"copy indexer.logs from stdin"):
+            assert await end_silent_copies(conn, silence=timedelta(minutes=1)) == 0
+        async with busy.cursor().copy(b"copy (select 1) to stdout") as other:
+            assert await end_silent_copies(conn, silence=timedelta(0)) == 0
+            assert [bytes(each) async for each in other]
 
 
 async def test_the_limit_of_errors_fails_a_job_with_its_reason(

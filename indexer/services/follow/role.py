@@ -12,6 +12,7 @@ from uuid import UUID
 from indexer.db.connection import Connection, Database
 from indexer.errors import IndexerError, LeaseLost
 from indexer.jobs import roles
+from indexer.jobs.reaper import end_silent_copies
 from indexer.tasks import end_tasks
 
 ROLE = "follower"
@@ -52,6 +53,8 @@ class Role:
     async def claim(self) -> float | None:
         """Take the role; return None, or in how many seconds to ask again."""
         async with self._database.connection() as conn:
+            # A holder that is stopped in the middle of a COPY has its row locked.
+            await end_silent_copies(conn, silence=self._lease)
             self._token = await roles.claim_role(
                 conn, name=ROLE, holder=self._holder, lease=self._lease
             )
