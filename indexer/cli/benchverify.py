@@ -22,7 +22,9 @@ from indexer.services.bench.verify import VerifyBench, VerifyReport, run_verify_
     help="PostgreSQL to measure; schemas of its own are made and dropped in it. "
     "[default: an embedded server in a temporary directory]",
 )
-@click.option("--dense-blocks", type=click.IntRange(1), default=800, show_default=True)
+@click.option(
+    "--dense-blocks", type=click.IntRange(1), default=2_000, show_default=True
+)
 @click.option(
     "--sparse-blocks", type=click.IntRange(1), default=50_000, show_default=True
 )

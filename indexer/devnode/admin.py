@@ -51,7 +51,7 @@ class AdminMethods:
 
     def _need(self, height: int) -> None:
         chain = self._node.chain
-        if height >= chain.generated:
+        if not chain.is_made(height):
             raise NotGenerated(chain, height)
 
     def _head(self) -> bytes:

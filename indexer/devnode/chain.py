@@ -13,16 +13,16 @@ from math import inf
 from time import monotonic
 
 from indexer.devnode import blocks
-from indexer.devnode.blocks import EMPTY_BODY, EMPTY_ROOTS, Body, Env, Roots
+from indexer.devnode.blocks import Body, Env, Roots
 from indexer.devnode.cache import RenderCache
 from indexer.devnode.config import DevnodeConfig
+from indexer.devnode.contents import Contents
 from indexer.devnode.forks import Forks, deal
+from indexer.devnode.hashes import PIECE, Hashes, anchors_of
 from indexer.devnode.hashindex import HashIndex
 from indexer.devnode.hashing import keccak
 from indexer.devnode.head import Head
-from indexer.devnode.profiles import profile_of
 from indexer.devnode.rendering import Rendered, render, render_empty
-from indexer.devnode.world import World
 
 # A block's place in the index of transactions: height, then 16 bits of index.
 _INDEX_BITS = 16
@@ -31,9 +31,8 @@ _INDEX_BITS = 16
 class Chain(Head):
     """The canonical chain of a node and its head.
 
-    Heights are made in order and on demand: asking for a block makes all below
-    it first. ``generated`` is how many are made. Every method may be called from
-    any thread.
+    Heights are made on demand: asking for a block makes those below it first, as far
+    down as a hash is known. Every method may be called from any thread.
     """
 
     def __init__(self, config: DevnodeConfig) -> None:
@@ -43,15 +42,12 @@ class Chain(Head):
             finality_depth=config.finality_depth,
         )
         self._config = config
-        self._profile = profile_of(
-            config.profile, config.huge_height, config.huge_bytes
-        )
-        self._world = World(config.seed, config.profile, config.chain_id)
-        self._hashes = bytearray()
+        self._hashes = Hashes(anchors_of(config))
         self._heights = HashIndex()
         self._places = HashIndex()
         self._cache = RenderCache(config.cache_bytes)
         self._forks = Forks()
+        self._contents = Contents(config, self._forks)
         self._lock = threading.RLock()
         for at_height, salt in config.forks:
             self.fork(at_height, salt)
@@ -59,7 +55,11 @@ class Chain(Head):
     @property
     def generated(self) -> int:
         """Return how many heights, from 0, are made."""
-        return len(self._hashes) // 32
+        return self._hashes.generated
+
+    def is_made(self, height: int) -> bool:
+        """Return whether the block at a height is made."""
+        return self._hashes.has(height)
 
     def holds(self, height: int) -> bool:
         """Return whether there is a block to serve at a height."""
@@ -67,31 +67,33 @@ class Chain(Head):
 
     def is_empty(self, height: int) -> bool:
         """Return whether the block surely holds nothing, without making it."""
-        empty = height == 0 or self._profile.is_empty(height)
-        return empty and height not in self._forks.moved
+        return self._contents.is_empty(height)
 
     def generate(self, height: int, *, seconds: float = inf) -> None:
-        """Make the chain up to a height, or as far as one gets in ``seconds``."""
+        """Make the whole chain up to a height, or what one gets in ``seconds``."""
         with self._lock:
             deadline = monotonic() + seconds
-            parent = self.hash_at(self.generated - 1) if self.generated else bytes(32)
-            for new in range(self.generated, height + 1):
-                parent = self._append(new, parent)
-                if monotonic() > deadline:
-                    break
+            while self.generated <= height and monotonic() < deadline:
+                piece = self.generated // PIECE * PIECE + PIECE - 1
+                self._make_up_to(self.generated, min(height, piece), deadline)
+
+    def reach(self, height: int, *, seconds: float = inf) -> None:
+        """Make the block at a height, or what one gets of it in ``seconds``."""
+        with self._lock:
+            self._make_up_to(self._hashes.start(height), height, monotonic() + seconds)
 
     def hash_at(self, height: int) -> bytes:
         """Return the hash of the block at a height, also above the head."""
         with self._lock:
-            if height >= self.generated:
-                self.generate(height)
-            return bytes(self._hashes[32 * height : 32 * height + 32])
+            if not self.is_made(height):
+                self.reach(height)
+            return self._hashes.at(height)
 
     def height_of(self, block_hash: bytes) -> int | None:
         """Return the height of a canonical block up to the head, by its hash."""
         with self._lock:
             height = self._heights.get(block_hash)
-            if height is None or height > self._head or height >= self.generated:
+            if height is None or height > self._head or not self.is_made(height):
                 return None
             return height if self.hash_at(height) == block_hash else None
 
@@ -135,7 +137,7 @@ class Chain(Head):
         """
         with self._lock:
             self._forks.begin(at_height, salt)
-            del self._hashes[32 * (at_height + 1) :]
+            self._hashes.drop_above(at_height)
             self._cache.drop_above(at_height)
 
     def reorg(self, depth: int, *, moved: bool = False) -> int:
@@ -149,15 +151,16 @@ class Chain(Head):
             if depth < 1 or at_height < 0:
                 raise ValueError(f"a chain of height {self._head} has no such depth")
             heights = range(at_height + 1, self._head + 2)
-            envs = map(self._environment, heights[:-1] if moved else ())
-            old = [(self._body(env), env.base_fee) for env in envs]
+            made = self._contents
+            envs = map(made.environment, heights[:-1] if moved else ())
+            old = [(made.body(env), env.base_fee) for env in envs]
             self.fork(at_height, self._forks.new_salt)
             self._head += 1
             if moved:
                 dealt = zip(heights, deal(old, len(heights)), strict=True)
                 self._forks.moved.update(dealt)
                 # So that the index of transactions knows where they went.
-                self.generate(self._head)
+                self.reach(self._head)
             return at_height
 
     def alternative(
@@ -186,51 +189,34 @@ class Chain(Head):
         with self._lock:
             self._cache.close()
 
-    def _environment(self, height: int) -> Env:
-        salt = self._forks.salt(height)
-        timestamp = self._config.genesis_timestamp + self._config.slot_seconds * height
-        env = blocks.environment(self._world, salt, height, timestamp)
-        moved = self._forks.moved.get(height)
-        return env if moved is None else env._replace(base_fee=moved.base_fee)
-
-    def _body(self, env: Env) -> Body:
-        body = self._profile.body(self._world, env, self._forks.salt(env.height))
-        moved = self._forks.moved.get(env.height)
-        if moved is None:
-            return body
-        return Body(moved.transactions, moved.receipts, body.withdrawals)
-
-    def _contents(self, env: Env, *, empty: bool) -> tuple[Body, Roots]:
-        if empty:
-            return EMPTY_BODY, EMPTY_ROOTS
-        body = self._body(env)
-        return body, blocks.roots(body, self._world.chain_id)
-
     def _empty_json(self, height: int) -> bytes:
-        if height >= self.generated:
-            self.generate(height)
-        at = 32 * height
-        hashes = self._hashes
-        parent = hashes[at - 32 : at] if height else bytes(32)
-        return render_empty(hashes[at : at + 32], parent, self._environment(height))
+        own = self.hash_at(height)
+        env = self._contents.environment(height)
+        return render_empty(own, self._hashes.at(height - 1), env)
 
     def _make(self, height: int) -> Rendered:
         own = self.hash_at(height)
-        parent = self.hash_at(height - 1)
-        env = self._environment(height)
-        body, roots = self._contents(env, empty=False)
-        return self._render(own, parent, env, body, roots)
+        env = self._contents.environment(height)
+        body, roots = self._contents.whole(env)
+        return self._render(own, self._hashes.at(height - 1), env, body, roots)
+
+    def _make_up_to(self, first: int, height: int, deadline: float) -> None:
+        parent = self._hashes.at(first - 1)
+        for new in range(first, height + 1):
+            parent = self._append(new, parent)
+            if monotonic() > deadline:
+                break
 
     def _append(self, height: int, parent: bytes) -> bytes:
-        env = self._environment(height)
+        env = self._contents.environment(height)
         empty = self.is_empty(height)
-        body, roots = self._contents(env, empty=empty)
+        body, roots = self._contents.whole(env)
         own = keccak(blocks.header(parent, env, roots))
-        self._hashes += own
+        self._hashes.put(height, own)
         self._heights.put(own, height)
         for index, transaction_hash in enumerate(roots.transaction_hashes):
             self._places.put(transaction_hash, height << _INDEX_BITS | index)
-        if height < self._config.prepare or (self._profile.heavy and not empty):
+        if height < self._config.prepare or (self._contents.is_heavy and not empty):
             self._render(own, parent, env, body, roots)
         return own
 
@@ -243,7 +229,7 @@ class Chain(Head):
             env,
             body,
             roots,
-            chain_id=self._world.chain_id,
+            chain_id=self._config.chain_id,
             log_timestamps=self._config.log_timestamps,
         )
         self._cache.put(env.height, rendered)

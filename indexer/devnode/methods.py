@@ -26,12 +26,15 @@ _MAX_LOG_BLOCKS = 10_000
 
 
 class NotGenerated(Exception):
-    """A chain must be made up to ``height`` before this can be answered."""
+    """``height`` must be made before this can be answered; ``whole``: all below too."""
 
-    def __init__(self, chain: ReadableChain, height: int) -> None:
+    def __init__(
+        self, chain: ReadableChain, height: int, *, whole: bool = False
+    ) -> None:
         super().__init__(height)
         self.chain = chain
         self.height = height
+        self.whole = whole
 
 
 class _Mined(msgspec.Struct, rename="camel"):
@@ -108,7 +111,7 @@ class ChainMethods:
     ) -> bytes:
         place = self._chain.place_of(wanted)
         if place is None:
-            self._need(self._chain.head)
+            self._need_all()
             return b"null"
         height, index = place
         self._need(height)
@@ -125,7 +128,9 @@ class ChainMethods:
             raise RpcFailure(INVALID_PARAMS, "invalid argument 0: not an object")
         wanted = LogFilter.parse(spec)
         heights = self._log_heights(spec)
-        self._need(heights.stop - 1)
+        # From above, because what is made reaches down: one turn is enough mostly.
+        for height in reversed(heights):
+            self._need(height)
         found: list[msgspec.Raw] = []
         for height in heights:
             if self._chain.holds(height) and not self._chain.is_empty(height):
@@ -178,12 +183,17 @@ class ChainMethods:
     def _height_of(self, block_hash: bytes) -> int | None:
         height = self._chain.height_of(block_hash)
         if height is None:
-            self._need(self._chain.head)
+            self._need_all()
         return height
 
     def _need(self, height: int) -> None:
-        if height >= self._chain.generated:
+        if not self._chain.is_made(height):
             raise NotGenerated(self._chain, height)
+
+    def _need_all(self) -> None:
+        """Look for a hash nowhere but in the whole chain."""
+        if self._chain.generated <= self._chain.head:
+            raise NotGenerated(self._chain, self._chain.head, whole=True)
 
     def _load_receipts(self, height: int, _hash: bytes) -> list[msgspec.Raw]:
         return _ITEMS.decode(self._chain.receipts_json(height))

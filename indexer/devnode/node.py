@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any
@@ -14,6 +13,7 @@ from indexer.devnode import messages
 from indexer.devnode.admin import AdminMethods
 from indexer.devnode.chain import Chain
 from indexer.devnode.config import DevnodeConfig
+from indexer.devnode.counters import Counters
 from indexer.devnode.faults.exchange import Answered, Exchange
 from indexer.devnode.faults.force import Faults
 from indexer.devnode.faults.kind import Response
@@ -36,36 +36,6 @@ _NO_CALL = "invalid request"
 Table = dict[str, Handler]
 
 
-class Counters:
-    """What a node was asked and how much it sent, since its start."""
-
-    def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        """Begin to count anew."""
-        self.methods: Counter[str] = Counter()
-        self.requests = 0
-        self.batches = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
-
-    def asked(self, calls: Calls) -> None:
-        """Count the calls of a request, also of one that will be refused."""
-        self.batches += isinstance(calls, Sequence)
-        self.methods.update(messages.methods(calls))
-
-    def shown(self) -> dict[str, Any]:
-        """Return the counters as JSON has them."""
-        return {
-            "methods": dict(self.methods),
-            "requests": self.requests,
-            "batches": self.batches,
-            "bytesIn": self.bytes_in,
-            "bytesOut": self.bytes_out,
-        }
-
-
 class Node:
     """A chain with methods, faults, counters and subscribers to its heads.
 
@@ -86,12 +56,24 @@ class Node:
         self._views: dict[ReadableChain, Table] = {}
 
     async def generate(self, height: int, chain: ReadableChain | None = None) -> None:
-        """Make a chain up to a height, letting others run in between."""
+        """Make a whole chain up to a height, letting others run in between."""
         made = self.chain if chain is None else chain
         async with self._making:
             while made.generated <= height:
                 made.generate(height, seconds=_SLICE_SECONDS)
                 await asyncio.sleep(0)
+
+    async def reach(self, height: int, chain: ReadableChain | None = None) -> None:
+        """Make the block at a height, letting others run in between."""
+        made = self.chain if chain is None else chain
+        async with self._making:
+            while not made.is_made(height):
+                made.reach(height, seconds=_SLICE_SECONDS)
+                await asyncio.sleep(0)
+
+    async def _make(self, missing: NotGenerated) -> None:
+        make = self.generate if missing.whole else self.reach
+        await make(missing.height, missing.chain)
 
     def mine(self, count: int = 1) -> None:
         """Move the head up by ``count`` blocks; callable from any thread."""
@@ -118,7 +100,7 @@ class Node:
     async def advance(self) -> None:
         """Move the head up by one, making the block first if someone listens."""
         if self._listeners:
-            await self.generate(self.chain.head + 1)
+            await self.reach(self.chain.head + 1)
         self.mine()
 
     @property
@@ -159,7 +141,7 @@ class Node:
             try:
                 return _reply(call, table)
             except NotGenerated as missing:
-                await self.generate(missing.height, missing.chain)
+                await self._make(missing)
 
     async def reply_under(
         self, exchange: Exchange, calls: Calls, connection: Mapping[str, Handler]
@@ -189,7 +171,7 @@ class Node:
             try:
                 return Answered(call, call_id, _result(call, table))
             except NotGenerated as missing:
-                await self.generate(missing.height, missing.chain)
+                await self._make(missing)
             except RpcFailure as failure:
                 return Answered(call, call_id, failure)
 

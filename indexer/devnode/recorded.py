@@ -72,8 +72,15 @@ class RecordedChain(Head):
         """Return more than there can be: nothing is left to be made."""
         return sys.maxsize
 
+    def is_made(self, height: int) -> bool:
+        """Return True: nothing is left to be made."""
+        return True
+
     def generate(self, height: int, *, seconds: float = inf) -> None:
         """Make nothing: what is not recorded is not there."""
+
+    def reach(self, height: int, *, seconds: float = inf) -> None:
+        """Make nothing."""
 
     def holds(self, height: int) -> bool:
         """Return whether there is a block to serve at a height."""

@@ -10,7 +10,7 @@ class ReadableChain(Protocol):
     """A canonical chain with a head; every method may be called from any thread.
 
     Hashes are 32 bytes, JSON is bytes. Blocks are asked for only at heights that
-    :meth:`holds` and that are below ``generated``.
+    :meth:`holds` and that are made.
     """
 
     @property
@@ -33,8 +33,14 @@ class ReadableChain(Protocol):
     def generated(self) -> int:
         """Return how many heights, from 0, are made already."""
 
+    def is_made(self, height: int) -> bool:
+        """Return whether the block at a height is made already."""
+
     def generate(self, height: int, *, seconds: float = inf) -> None:
-        """Make the chain up to a height, or as far as one gets in ``seconds``."""
+        """Make the whole chain up to a height, or what one gets in ``seconds``."""
+
+    def reach(self, height: int, *, seconds: float = inf) -> None:
+        """Make the block at a height, or what one gets of it in ``seconds``."""
 
     def holds(self, height: int) -> bool:
         """Return whether there is a block to serve at a height."""

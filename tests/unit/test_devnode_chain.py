@@ -9,6 +9,7 @@ import pytest
 
 from indexer.devnode.chain import Chain
 from indexer.devnode.config import DevnodeConfig
+from indexer.devnode.hashes import PIECE, anchors_of
 from indexer.errors import ConfigError
 from tests.support import consensus
 
@@ -327,3 +328,46 @@ def test_transactions_are_found_by_hash_in_a_long_chain() -> None:
 def test_settings_that_no_chain_can_have_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         DevnodeConfig(**settings)
+
+
+@pytest.mark.parametrize("profile", ["sparse"])
+def test_far_blocks_are_made_from_a_known_hash_and_are_those_of_the_chain(
+    profile: str,
+) -> None:
+    config = DevnodeConfig(profile=profile, height=2_050_000)
+    known = anchors_of(config)
+    assert len(known) * PIECE >= 2_000_000
+    chain = Chain(config)
+    last = len(known) * PIECE - 1
+    # From genesis, and from the hash before the last.
+    for height, anchor in ((PIECE - 1, known[0]), (last, known[-1])):
+        assert chain.hash_at(height) == anchor
+        assert chain.height_of(anchor) == (height if height < last else None)
+    assert chain.generated == PIECE
+    assert (
+        _block(chain, 2_000_000)["parentHash"] == f"0x{chain.hash_at(1_999_999).hex()}"
+    )
+    assert _block(chain, PIECE)["parentHash"] == f"0x{known[0].hex()}"
+
+
+def test_far_blocks_are_others_after_a_fork_below_them() -> None:
+    top = PIECE + 50
+    chain = Chain(DevnodeConfig(profile="sparse", height=top))
+    before = [chain.hash_at(height) for height in range(PIECE, top)]
+    chain.fork(PIECE + 10, 1)
+    after = [chain.hash_at(height) for height in range(PIECE, top)]
+    assert after[:11] == before[:11]
+    assert not {*after[11:]} & {*before[11:]}
+    assert chain.generated == 0
+    chain.fork(10, 2)
+    # Nothing is known of what is above, so all of it is made.
+    assert chain.hash_at(PIECE) != before[0]
+    assert chain.generated == PIECE + 1
+
+
+def test_of_other_chains_no_far_hash_is_known() -> None:
+    assert anchors_of(DevnodeConfig(profile="sparse"))
+    for other in ({"seed": 1}, {"chain_id": 5}, {"slot_seconds": 2}):
+        assert anchors_of(DevnodeConfig(profile="sparse", **other)) == ()
+    assert anchors_of(DevnodeConfig(profile="sparse", huge_height=7)) == ()
+    assert anchors_of(DevnodeConfig(profile="exotic")) == ()

@@ -60,9 +60,17 @@ class View:
         """Return how many heights, from 0, are made already."""
         return self._blocks.generated
 
+    def is_made(self, height: int) -> bool:
+        """Return whether the block at a height is made already."""
+        return self._blocks.is_made(height)
+
     def generate(self, height: int, *, seconds: float = inf) -> None:
-        """Make the chain up to a height, or as far as one gets in ``seconds``."""
+        """Make the whole chain up to a height, or what one gets in ``seconds``."""
         self._blocks.generate(height, seconds=seconds)
+
+    def reach(self, height: int, *, seconds: float = inf) -> None:
+        """Make the block at a height, or what one gets of it in ``seconds``."""
+        self._blocks.reach(height, seconds=seconds)
 
     def holds(self, height: int) -> bool:
         """Return whether there is a block to serve at a height."""

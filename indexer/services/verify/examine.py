@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from indexer.chain.checks import check_events
@@ -15,19 +15,13 @@ from indexer.chain.verify import (
 )
 from indexer.chain.verify.bloom import EMPTY_BLOOM
 from indexer.chain.verify.trie import EMPTY_ROOT
-from indexer.errors import ChainDataError, ProofFailed
+from indexer.errors import ChainDataError
 from indexer.ranges import BlockRange, difference, intersection, runs
 from indexer.rows import BlockData, BlockEvents, BlockRow
+from indexer.services.verify.each import KINDS, prove_each
 from indexer.services.verify.faults import Fault, FaultKind, Found
 from indexer.store.read import StoredRows
 
-_KINDS = {
-    Commitment.HEADER: FaultKind.HEADER,
-    Commitment.TRANSACTIONS: FaultKind.TRANSACTIONS,
-    Commitment.WITHDRAWALS: FaultKind.WITHDRAWALS,
-    Commitment.RECEIPTS: FaultKind.RECEIPTS,
-    Commitment.BLOOM: FaultKind.BLOOM,
-}
 # Why parts of a block cannot be proven.
 Unprovable: TypeAlias = Mapping[Commitment, str]
 
@@ -100,7 +94,7 @@ class Examination:
 
     def _block(self, data: BlockData) -> None:
         block = data.block
-        faults, proof = _proven(
+        faults, proof = prove_each(
             lambda profile: prove_block(data, profile), _OF_BLOCK, self._profile
         )
         if proof is not None and Commitment.TRANSACTIONS in proof.unprovable:
@@ -132,7 +126,7 @@ class Examination:
         proof = None
         if not faults:
             faults += _checked(data, events)
-            wrong, proof = _proven(
+            wrong, proof = prove_each(
                 lambda profile: prove_events(block, events, profile),
                 _OF_EVENTS,
                 self._profile,
@@ -166,7 +160,7 @@ class Examination:
         for number in (each for run in before for each in run.heights()):
             for commitment, reason in self.unprovable[dataset].pop(number).items():
                 self._fault(
-                    _KINDS[commitment],
+                    KINDS[commitment],
                     number,
                     f"it was proven before, and cannot be from the rows now: {reason}",
                 )
@@ -190,35 +184,6 @@ class Examination:
 
 
 _EMPTY_PROOF = Proof(frozenset(_OF_EVENTS), {})
-
-
-def _proven(
-    prove: Callable[[Profile], Proof],
-    commitments: Sequence[Commitment],
-    profile: Profile,
-) -> tuple[list[tuple[FaultKind, str]], Proof | None]:
-    """Return every fault, one commitment by one, or the proof of all."""
-    try:
-        return [], prove(profile)
-    except ChainDataError as error:
-        first = error
-    faults: list[tuple[FaultKind, str]] = []
-    proven: set[Commitment] = set()
-    for commitment in commitments:
-        alone = frozenset((commitment,)) & profile.proves
-        try:
-            proven |= prove(profile._replace(proves=alone)).proven
-        except ProofFailed as error:
-            what, wanted, found = error.difference
-            detail = f"{what} should be {wanted}, but the stored rows make it {found}"
-            faults.append((_KINDS[commitment], detail))
-        except ChainDataError as error:
-            detail = str(error)
-            if all(each[1] != detail for each in faults):
-                faults.append((_KINDS[commitment], detail))
-    if not faults:
-        faults.append((_KINDS[commitments[-1]], str(first)))
-    return faults, Proof(frozenset(proven), {})
 
 
 def _numbered(
