@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from itertools import chain
+from collections import Counter
 from random import Random
 from time import monotonic
 
@@ -17,6 +17,7 @@ from indexer.jobs.lanes import MOST_URGENT, Lanes
 from indexer.jobs.listen import WakeUps
 from indexer.jobs.marks import ScanMarks
 from indexer.jobs.observer import Observer
+from indexer.jobs.refills import Refills
 from indexer.jobs.running import Group, RunningJobs
 from indexer.jobs.settings import WorkerSettings
 
@@ -59,6 +60,10 @@ class ClaimLoop:
         self._is_stopped = False
         self._is_hungry = False
         self._has_waited = False
+        self._is_looking = False
+        # How many jobs were asked for, and not answered yet.
+        self._asked: Counter[str] = Counter()
+        self._refills = Refills(self._refill, on_dry=wakeups.wake)
         self._looked_at: float | None = None
 
     def stop(self) -> None:
@@ -68,7 +73,11 @@ class ClaimLoop:
 
     def job_ended(self) -> None:
         """Look again where the last look left jobs behind, or the last job ended."""
-        if self._is_hungry or not self._running:
+        if self._refills.is_flowing and (
+            self._is_looking or self._marks.rest_seconds() > 0
+        ):
+            self._start_refills()
+        elif self._is_hungry or not self._running:
             self._wakeups.wake()
 
     def complaint(self) -> str | None:
@@ -82,16 +91,31 @@ class ClaimLoop:
 
     async def loop(self, *, drain: bool) -> None:
         """Claim until told to stop; with ``drain`` until nothing is left to run."""
+        # Their claims are no strays, and what they failed with is over.
+        await self._refills.settle()
         async with self._database.connection() as conn:
             strays = await release_strays(
                 conn, worker=self._worker, known=self._running.ids
             )
         if strays:
             _LOG.warning("handed back %s claims whose answer was lost", strays)
+        try:
+            await self._look_until_stopped(drain=drain)
+            await self._refills.settle()
+        except asyncio.CancelledError:
+            await self._refills.end()
+            raise
+
+    async def _look_until_stopped(self, *, drain: bool) -> None:
         while not self._is_stopped:
-            pause = await self._fill()
+            self._refills.raise_failure()
+            self._is_looking = True
+            try:
+                pause = await self._fill()
+            finally:
+                self._is_looking = False
             self._looked_at = monotonic()
-            if drain and not self._running:
+            if drain and not self._running and not self._refills:
                 if not await self._is_any_left():
                     return
                 pause = min(pause, _DRAIN_POLL_SECONDS)
@@ -116,7 +140,7 @@ class ClaimLoop:
                 return await self._look_from_the_front(conn)
             if await self._look_ahead(conn):
                 self._has_waited = is_due
-                return self._pause(0.0)
+                return self._go_on()
             if is_due:
                 return await self._look_from_the_front(conn)
         # What lies in front of the marks is looked for as soon as its turn comes.
@@ -154,7 +178,7 @@ class ClaimLoop:
                 more = await self._claim_lane(conn, lane.priority, lane=lane)
         self._marks.end(began)
         if more:
-            return self._pause(0.0)
+            return self._go_on()
         self._is_hungry = not self._all_have_room()
         return pause
 
@@ -169,25 +193,28 @@ class ClaimLoop:
         """Start what is due in a lane; tell whether there may be more."""
         more = False
         for group in self._groups:
-            limit = group.room(priority)
-            if limit <= 0 or self._is_stopped:
-                continue
             after = self._marks.after(priority, group.name) if use_marks else FRONT
-            jobs = await self._claim(conn, group, priority, limit, after)
-            self._marks.claimed(priority, group.name, jobs)
-            if len(jobs) >= limit:
+            while (room := self._room(group, priority)) > 0 and not self._is_stopped:
+                limit = min(room, self._settings.claim_batch or room)
+                jobs = await self._claim(conn, group, priority, limit, after)
+                self._marks.claimed(priority, group.name, jobs)
+                if len(jobs) < limit:
+                    if lane is not None:
+                        self._marks.exhausted(lane, group.name)
+                    break
                 more = True
-            elif lane is not None:
-                self._marks.exhausted(lane, group.name)
+                if priority > MOST_URGENT:
+                    break
+                # Nobody else fills the slots that are kept for this lane.
+                after = self._marks.after(priority, group.name)
         return more
 
     async def _claim(
         self, conn: Connection, group: Group, priority: int, limit: int, after: Mark
     ) -> list[Job]:
-        """Claim up to ``limit``; a small batch is as many statements at once."""
-
-        async def one(conn: Connection, limit: int) -> list[Job]:
-            sent_at = monotonic()
+        sent_at = monotonic()
+        self._asked[group.name] += limit
+        try:
             jobs = await claim(
                 conn,
                 worker=self._worker,
@@ -198,22 +225,39 @@ class ClaimLoop:
                 deadline=self._settings.job_deadline,
                 after=after,
             )
-            self._observer.claimed(len(jobs), seconds=monotonic() - sent_at)
-            if jobs:
-                group.start(jobs, sent_at, limit)
-            return jobs
+        finally:
+            self._asked[group.name] -= limit
+        self._observer.claimed(len(jobs), seconds=monotonic() - sent_at)
+        if jobs:
+            group.start(jobs, sent_at, limit)
+        return jobs
 
-        async def another(limit: int) -> list[Job]:
-            async with self._database.connection() as conn:
-                return await one(conn, limit)
+    async def _refill(self) -> bool:
+        """Claim once behind the marks; tell whether there is more."""
+        async with self._database.connection() as conn:
+            return await self._look_ahead(conn)
 
-        most = self._settings.claim_batch or limit
-        first, *others = [min(most, limit - done) for done in range(0, limit, most)]
-        found = await asyncio.gather(one(conn, first), *map(another, others))
-        return sorted(chain(*found), key=lambda job: (job.run_at, job.id))
+    def _go_on(self) -> float:
+        """There is more: claim for what is free still; return how long to wait."""
+        if self._settings.claim_batch is None:
+            return self._pause(0.0)
+        self._start_refills()
+        return self._poll_seconds()
+
+    def _start_refills(self) -> None:
+        """Have as many claims under way as the free slots take."""
+        batch = self._settings.claim_batch
+        if batch is None or self._is_stopped:
+            return
+        free = sum(max(0, group.room(self._lanes.last)) for group in self._groups)
+        self._refills.is_flowing = True
+        self._refills.start(-(-free // batch))
+
+    def _room(self, group: Group, priority: int) -> int:
+        return group.room(priority) - self._asked[group.name]
 
     def _all_have_room(self) -> bool:
-        return all(group.room(self._lanes.last) > 0 for group in self._groups)
+        return all(self._room(group, self._lanes.last) > 0 for group in self._groups)
 
     def _pause(self, seconds: float) -> float:
         """Wait for a free slot where there is none.
@@ -228,7 +272,7 @@ class ClaimLoop:
         return self._poll_seconds()
 
     def _has_room(self, priority: int) -> bool:
-        return any(group.room(priority) > 0 for group in self._groups)
+        return any(self._room(group, priority) > 0 for group in self._groups)
 
     def _poll_seconds(self) -> float:
         pause = self._settings.poll_interval.total_seconds()

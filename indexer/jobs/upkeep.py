@@ -8,7 +8,6 @@ from random import Random
 
 from indexer.db.connection import Database
 from indexer.db.statistics import analyze_parents
-from indexer.errors import DatabaseUnavailable
 from indexer.jobs.history import age_out_failed, drop_old, ensure_history
 from indexer.jobs.observer import Observer
 from indexer.jobs.reaper import Reaper
@@ -49,15 +48,17 @@ class Upkeep:
         self._reaper.hold()
 
     async def reap(self) -> None:
-        """Take back expired claims, again and again."""
+        """Take back expired claims, again and again.
+
+        Begun, and begun again after an error, where the database may just have come
+        back: whoever holds a claim has a lease to say so. The server's start does
+        not tell, it is long ago where a standby was promoted or a network mended.
+        """
         interval = self._settings.lease.total_seconds() / _REAPS_PER_LEASE
+        self.hold_reaper()
         while True:
-            try:
-                async with self._database.connection() as conn:
-                    reaped = await self._reaper.tick(conn)
-            except DatabaseUnavailable:
-                self.hold_reaper()
-                raise
+            async with self._database.connection() as conn:
+                reaped = await self._reaper.tick(conn)
             if reaped:
                 self._observer.reaped(reaped)
             await asyncio.sleep(interval * self._random.uniform(0.8, 1.0))

@@ -4,17 +4,22 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from random import Random
 
 import psycopg
 import pytest
 
-from indexer.db.connection import Database
+from indexer.db.connection import Connection, Database
 from indexer.db.migrate import migrate
 from indexer.errors import ClaimLost
 from indexer.jobs import endings
 from indexer.jobs import reaper as reaper_module
 from indexer.jobs.claims import fence
+from indexer.jobs.observer import NoObserver
 from indexer.jobs.reaper import Reaped, Reaper, end_silent_copies, reap
+from indexer.jobs.settings import WorkerSettings
+from indexer.jobs.upkeep import Upkeep
+from indexer.tasks import end_tasks
 from tests.support.jobs import (
     KIND,
     add,
@@ -257,6 +262,43 @@ async def test_a_copy_that_goes_on_is_left_alone(database: Database) -> None:
         async with busy.cursor().copy(b"copy (select 1) to stdout") as other:
             assert await end_silent_copies(conn, silence=timedelta(0)) == 0
             assert [bytes(each) async for each in other]
+
+
+async def test_q6_a_worker_that_starts_may_follow_an_outage_and_waits_a_lease(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server started long ago: a standby was promoted, or a network mended."""
+    now = 1000.0
+    ticks: asyncio.Queue[list[int]] = asyncio.Queue()
+    tick = Reaper.tick
+
+    async def observed(self: Reaper, conn: Connection) -> list[Reaped]:
+        reaped = await tick(self, conn)
+        ticks.put_nowait([each.job_id for each in reaped])
+        return reaped
+
+    monkeypatch.setattr(reaper_module, "monotonic", lambda: now)
+    monkeypatch.setattr(Reaper, "tick", observed)
+    [job_id] = await add(database)
+    await claim_one(database)
+    lease = timedelta(milliseconds=20)
+    await expire(database, job_id)
+    upkeep = Upkeep(
+        database,
+        WorkerSettings(lease=lease),
+        observer=NoObserver(),
+        random=Random(1),
+    )
+    reaping = asyncio.create_task(upkeep.reap())
+    try:
+        for _ in range(3):
+            assert await ticks.get() == []
+        now += lease.total_seconds()
+        while not (taken := await ticks.get()):
+            pass
+        assert taken == [job_id]
+    finally:
+        await end_tasks(reaping)
 
 
 async def test_the_limit_of_errors_fails_a_job_with_its_reason(
