@@ -51,6 +51,19 @@ class Query:
             self._bound[schema] = bound
         return bound
 
+    def fixed(self, note: str, **parameters: int) -> Query:
+        """Return the statement with some integer parameters written into it.
+
+        The server keeps one plan for a prepared statement only where not knowing the
+        parameters makes it no dearer; of a LIMIT it then expects a tenth of the table,
+        and so it would plan anew each time. Another ``note`` is another statement,
+        with a plan of its own.
+        """
+        text = self.template
+        for name, value in parameters.items():
+            text = text.replace(f"%({name})s", str(value))
+        return Query(self.owner, self.name, f"{text}\n-- {note}")
+
     async def define(self, conn: Connection, **parts: str | int) -> None:
         """Execute a utility statement with identifiers and literals put in."""
         await conn.execute(bind(self.template, schema=conn.schema, **parts))

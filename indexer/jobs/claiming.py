@@ -162,7 +162,9 @@ class ClaimLoop:
         began = self._marks.begin()
         pause = self._poll_seconds()
         more = False
-        for lane in await pending_lanes(conn):
+        lanes = await pending_lanes(conn)
+        self._marks.measure(lanes)
+        for lane in lanes:
             wait = self._lanes.wait_seconds(lane)
             if wait is None:
                 continue
@@ -224,6 +226,7 @@ class ClaimLoop:
                 priority=priority,
                 deadline=self._settings.job_deadline,
                 after=after,
+                magnitude=self._marks.magnitude,
             )
         finally:
             self._asked[group.name] -= limit

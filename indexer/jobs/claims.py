@@ -10,6 +10,7 @@ import logging
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -17,7 +18,7 @@ from psycopg.types.json import Jsonb
 
 from indexer.db.committed import rows_committed
 from indexer.db.connection import Connection
-from indexer.db.queries import load
+from indexer.db.queries import Query, load
 from indexer.errors import ClaimLost
 from indexer.jobs.endings import fail
 from indexer.jobs.job import Job, Json
@@ -26,6 +27,9 @@ _LOG = logging.getLogger(__name__)
 
 _QUERIES = load("jobs")
 _CLAIM = _QUERIES["claim_jobs"]
+# Planning takes as long as claiming this many; each is a statement of its own to
+# prepare, of which a connection keeps a hundred.
+_MOST_PLANNED = 16
 _LANES = _QUERIES["pending_lanes"]
 _FENCE = _QUERIES["fence_job"]
 _RUNNING = _QUERIES["running_claim"]
@@ -35,12 +39,14 @@ _FINISHED = _QUERIES["finished_claim"]
 class Lane(NamedTuple):
     """A priority that has pending jobs; the earliest is due in ``due_in``.
 
-    ``seen_at`` is the database's time at which that was so.
+    ``seen_at`` is the database's time at which that was so, and ``table_bytes`` how
+    large the table of all jobs was then.
     """
 
     priority: int
     due_in: timedelta
     seen_at: datetime
+    table_bytes: int
 
 
 class Mark(NamedTuple):
@@ -79,16 +85,18 @@ async def claim(
     priority: int,
     deadline: timedelta | None = None,
     after: Mark = FRONT,
+    magnitude: int | None = None,
 ) -> list[Job]:
     """Take up to ``limit`` due jobs of one lane, in order of ``run_at, id``.
 
     One statement, committed at once: ``conn`` is in autocommit. Only jobs behind
     ``after`` are looked at. A job whose payload cannot be read is failed here and not
-    returned; others come in its place.
+    returned; others come in its place. ``magnitude`` is that of the table, where it
+    was just seen: then small claims are not planned each time.
     """
     rows = await rows_committed(
         conn,
-        _CLAIM,
+        _claim_statement(limit, magnitude),
         worker=worker,
         kinds=list(kinds),
         limit=limit,
@@ -117,13 +125,27 @@ async def claim(
             priority=priority,
             deadline=deadline,
             after=after,
+            magnitude=magnitude,
         )
     return jobs
 
 
+@cache
+def _planned_claim(limit: int, magnitude: int) -> Query:
+    # A plan for an empty table would read all of it once there are a million jobs.
+    return _CLAIM.fixed(f"of a table of 2^{magnitude} bytes", limit=limit)
+
+
+def _claim_statement(limit: int, magnitude: int | None) -> Query:
+    if magnitude is None or limit > _MOST_PLANNED:
+        return _CLAIM
+    return _planned_claim(limit, magnitude)
+
+
 async def pending_lanes(conn: Connection) -> list[Lane]:
     """Return the priorities that have pending jobs, most urgent first."""
-    return [Lane(*row) for row in await rows_committed(conn, _LANES)]
+    rows = await rows_committed(conn, _LANES, schema=conn.schema)
+    return [Lane(*row) for row in rows]
 
 
 async def fence(

@@ -33,6 +33,12 @@ class ScanMarks:
         self._cost = 0.0
         self._ended: float | None = None
         self._is_woken = False
+        self._magnitude: int | None = None
+
+    @property
+    def magnitude(self) -> int | None:
+        """The table's size as a power of two, unless it may have grown since."""
+        return self._magnitude
 
     @property
     def lanes(self) -> list[int]:
@@ -51,6 +57,7 @@ class ScanMarks:
     def wake(self) -> None:
         """Look from the front soon: something happened that may be there."""
         self._is_woken = True
+        self._magnitude = None
 
     def rest_seconds(self) -> float:
         """Return for how long yet scans may start at the marks; 0 is not at all."""
@@ -68,6 +75,11 @@ class ScanMarks:
         """Note that it is over."""
         self._ended = monotonic()
         self._cost = self._ended - began
+
+    def measure(self, lanes: list[Lane]) -> None:
+        """Note how large the table is."""
+        sizes = [lane.table_bytes.bit_length() for lane in lanes]
+        self._magnitude = max(sizes, default=None)
 
     def see(self, priority: int) -> None:
         """Know a lane from now on."""

@@ -61,7 +61,13 @@ with recursive lane as (
         limit 1
     ) as following
 )
-select priority, run_at - now() as due_in, now() as seen_at
+select
+    priority,
+    run_at - now() as due_in,
+    now() as seen_at,
+    pg_catalog.pg_relation_size(
+        pg_catalog.to_regclass(pg_catalog.quote_ident(%(schema)s::text) || '.jobs')
+    ) as table_bytes
 from lane
 order by priority;
 

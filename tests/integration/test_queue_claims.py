@@ -289,7 +289,9 @@ async def test_plans_of_claim_and_reap_use_their_partial_indexes(
             batch=500,
             max_lost_leases=20,
         )
-        lanes_plan = await _plan(database, queries["pending_lanes"])
+        lanes_plan = await _plan(
+            database, queries["pending_lanes"], schema=database.schema
+        )
 
     assert "jobs_claimable_idx" in claim_plan and '"Sort"' not in _inner(claim_plan)
     # The mark is where the scan of the index starts, not a filter on what it reads.
@@ -298,6 +300,34 @@ async def test_plans_of_claim_and_reap_use_their_partial_indexes(
     assert "jobs_claimable_idx" in lanes_plan
     for plan in (claim_plan, finish_plan, reap_plan, lanes_plan):
         assert "Seq Scan" not in plan
+
+
+async def test_small_claims_are_planned_once_for_each_size_of_the_table(
+    database: Database,
+) -> None:
+    await add(database, 40)
+    async with database.connection() as conn:
+        [lane] = await pending_lanes(conn)
+    assert lane.table_bytes > 0
+    conn = await database.connect()
+    async with conn:
+        for magnitude in (13, 30):
+            for _ in range(20):
+                taken = await claims.claim(
+                    conn,
+                    worker="w",
+                    kinds=[KIND],
+                    limit=1,
+                    lease=LEASE,
+                    priority=10,
+                    magnitude=magnitude,
+                )
+                assert len(taken) == 1
+        cursor = await conn.execute(
+            b"select generic_plans > 0 from pg_prepared_statements"
+            b" where statement like '%limit 1::integer%'"
+        )
+        assert await cursor.fetchall() == [(True,), (True,)]
 
 
 async def _plan(database: Database, query: Query, **parameters: object) -> str:
