@@ -51,7 +51,7 @@ async def test_jobs_of_the_tip_run_beside_a_backfill_that_fills_every_slot(
 def test_who_leaves_the_tip_to_others_takes_what_they_leave_lying() -> None:
     lanes = Lanes()
     tip, backfill = (
-        Lane(priority, timedelta(seconds=-0.25), datetime.now(UTC))
+        Lane(priority, timedelta(seconds=-0.25), datetime.now(UTC), 8192)
         for priority in (TIP, BACKFILL)
     )
     assert lanes.wait_seconds(tip) == lanes.wait_seconds(backfill) == -0.25
