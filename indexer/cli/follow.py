@@ -22,6 +22,7 @@ from indexer.cli.runtime import database_url, open_database, settings, stop_on_s
 from indexer.config import Config
 from indexer.db.connection import REPLY_TIMEOUT
 from indexer.metrics import Metrics
+from indexer.services.compatibility import schema_watched
 from indexer.services.endpoints import remembered
 from indexer.services.follow import make_follower
 from indexer.services.telemetry import (
@@ -106,6 +107,7 @@ async def _follow(
             ),
         ):
             with stop_on_signals(follower.request_stop) as stopped:
-                written = await follower.run()
+                async with schema_watched(database, follower.request_stop):
+                    written = await follower.run()
     click.echo(f"{written} blocks stored; the next is {follower.next_height}", err=True)
     return stopped.exit_code

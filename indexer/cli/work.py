@@ -41,6 +41,7 @@ from indexer.jobs.lanes import Lanes
 from indexer.jobs.observer import Ending
 from indexer.jobs.running import WorkerStats
 from indexer.metrics import Metrics
+from indexer.services.compatibility import schema_watched
 from indexer.services.endpoints import remembered
 from indexer.services.supervise import Part, Supervisor
 from indexer.services.telemetry import (
@@ -112,7 +113,7 @@ def work(drain: bool, supervised: bool, **given: object) -> None:
             claimed, endings = supervisor.claimed, dict(supervisor.endings)
         else:
             stats, stopped = asyncio.run(
-                _work(config, url, drain=drain, shown=drain, attend=stop_on_signals)
+                _work(config, url, drain=drain, alone=True, attend=stop_on_signals)
             )
             claimed, endings = stats.claimed, stats.named_endings()
     sys.exit(_ended(claimed, endings, stopped, drain=drain))
@@ -142,7 +143,7 @@ async def _work(
     *,
     part: Part = Part.FIRST,
     drain: bool,
-    shown: bool = False,
+    alone: bool = False,
     attend: Callable[[Callable[[], None]], AbstractContextManager[Stopped]],
 ) -> tuple[WorkerStats, Stopped]:
     async with (
@@ -175,8 +176,11 @@ async def _work(
             tune_collector()
             with attend(request_stop) as stopped:
                 async with AsyncExitStack() as stack:
+                    # A supervisor does this for all of its children.
+                    watched = schema_watched(database, request_stop, enabled=alone)
+                    await stack.enter_async_context(watched)
                     await stack.enter_async_context(
-                        drain_progress(database, shown=shown)
+                        drain_progress(database, shown=alone and drain)
                     )
                     if _has_tip_lane(config, part, drain=drain):
                         await stack.enter_async_context(tip.attended())

@@ -18,6 +18,7 @@ from indexer.cli.runtime import Stopped, open_database, stop_on_signals
 from indexer.config import Config
 from indexer.jobs.running import WorkerStats
 from indexer.log import configure
+from indexer.services.compatibility import schema_watched
 from indexer.services.identity import check_identity
 from indexer.services.supervise import HURRY, Part, Supervisor, from_line, shares
 from indexer.services.tiplane import tip_config
@@ -37,7 +38,10 @@ async def supervise(
             await check_identity(database, endpoints)
         supervisor = Supervisor(_COMMAND, shares(config), drain=drain)
         with stop_on_signals(supervisor.request_stop) as stopped:
-            async with drain_progress(database, shown=drain):
+            async with (
+                schema_watched(database, supervisor.request_stop),
+                drain_progress(database, shown=drain),
+            ):
                 await supervisor.run()
     return supervisor, stopped
 

@@ -9,7 +9,7 @@ from random import Random
 from typing import TypeVar
 
 from indexer.backoff import delay_seconds
-from indexer.errors import TransientError
+from indexer.errors import MigrationError, TransientError
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ async def keep_going(
     while True:
         try:
             return await operation()
-        except TransientError as error:
+        except (TransientError, MigrationError) as error:
             _complain(doing, failures, error)
         except Exception:  # noqa: BLE001 - logged with its traceback
             _LOG.exception("%s: unexpected error, going on", doing)

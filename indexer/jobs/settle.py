@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from indexer.backoff import delay_seconds
 from indexer.db.connection import Database
-from indexer.errors import ClaimLost, JobRefused, TransientError
+from indexer.errors import ClaimLost, JobRefused, MigrationError, TransientError
 from indexer.jobs.completions import Completions, complete_patiently
 from indexer.jobs.endings import (
     cancel_running,
@@ -97,7 +97,9 @@ class Settler:
         if isinstance(error, ClaimLost):
             return Settled(Ending.LOST)
         reason = type(error).__name__
-        if isinstance(error, TransientError):
+        # A schema that is being changed, or a right that is missing, is no fault of
+        # the job's: it waits for whoever mends it, or for another program's worker.
+        if isinstance(error, TransientError | MigrationError):
             return await self._snooze(execution, error)
         if isinstance(error, JobRefused):
             text = describe(error)
@@ -107,7 +109,7 @@ class Settler:
         _LOG.debug("job %s: handler failed", execution.job.id, exc_info=error)
         return await self._retry(execution, describe(error), reason)
 
-    async def _snooze(self, execution: Execution, error: TransientError) -> Settled:
+    async def _snooze(self, execution: Execution, error: Exception) -> Settled:
         delay = self._snooze_delay(execution.job.snoozes, error)
         text = describe(error)
         await self._write(execution, snooze, delay=delay, error=text)
@@ -162,7 +164,7 @@ class Settler:
                 self._database, job_id=job_id, token=token, random=self._random
             )
 
-    def _snooze_delay(self, snoozes: int, error: TransientError) -> timedelta:
+    def _snooze_delay(self, snoozes: int, error: Exception) -> timedelta:
         delay = delay_seconds(
             snoozes,
             base=_SNOOZE_BASE_SECONDS,

@@ -21,21 +21,31 @@ select exists (
 create schema if not exists {schema};
 
 -- name: create_migrations_table
--- What was applied, and from which file.
+-- What was applied, and from which file; programs whose newest migration is older
+-- than serves_from cannot use the schema any more.
 create table if not exists {schema}.migrations (
     version integer primary key,
     name text not null,
     checksum text not null,
+    serves_from integer not null default 0,
     applied_at timestamptz not null default now()
 );
 
+-- name: extend_migrations_table
+-- Schemas of before know no serves_from.
+alter table {schema}.migrations
+add column if not exists serves_from integer not null default 0;
+
 -- name: applied_migrations
--- The versions that are there, with their names and checksums.
-select version, name, checksum
+-- The versions that are there, with their names, checksums, and whom they serve.
+select version, name, checksum, serves_from
 from {schema}.migrations
 order by version;
 
 -- name: record_migration
 -- Commits together with what it did.
-insert into {schema}.migrations (version, name, checksum)
-values (%(version)s::integer, %(name)s::text, %(checksum)s::text);
+insert into {schema}.migrations (version, name, checksum, serves_from)
+values (
+    %(version)s::integer, %(name)s::text, %(checksum)s::text,
+    %(serves_from)s::integer
+);

@@ -42,6 +42,16 @@ async def test_a_schema_that_was_never_migrated_names_the_command(
             await check_schema(conn)
 
 
+async def test_a_schema_of_before_is_brought_up_to_date(database_url: str) -> None:
+    conn = await connect(database_url, schema="indexer")
+    async with conn:
+        await conn.execute("alter table indexer.migrations drop column serves_from")
+        with pytest.raises(MigrationError, match="run `indexer migrate`"):
+            await check_schema(conn)
+        assert await migrate(database_url, schema="indexer") == []
+        await check_schema(conn)
+
+
 async def test_an_older_schema_is_refused_with_the_command_that_helps(
     database_url: str,
 ) -> None:
@@ -52,14 +62,21 @@ async def test_an_older_schema_is_refused_with_the_command_that_helps(
             await check_schema(conn)
 
 
-async def test_a_newer_schema_is_refused_by_every_command(database_url: str) -> None:
+async def test_a_newer_schema_is_served_until_it_says_otherwise(
+    database_url: str,
+) -> None:
     conn = await connect(database_url, schema="indexer")
     async with conn:
         await conn.execute(
             "insert into indexer.migrations (version, name, checksum) "
-            "values (9999, '9999_future', 'x')"
+            "values (9998, '9998_adds', 'x')"
         )
-        with pytest.raises(MigrationError, match="newer than this program"):
+        await check_schema(conn)
+        await conn.execute(
+            "insert into indexer.migrations (version, name, checksum, serves_from) "
+            "values (9999, '9999_breaks', 'x', 9999)"
+        )
+        with pytest.raises(MigrationError, match="9999_breaks wants one that knows"):
             await check_schema(conn)
     with pytest.raises(MigrationError, match="newer than this program"):
         await migrate(database_url, schema="indexer")

@@ -26,7 +26,12 @@ class Program:
     Leaves the context dead, whatever happened.
     """
 
-    def __init__(self, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
         self.arguments = arguments
         self._said: tuple[str, str] | None = None
         self._out = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as we do
@@ -37,6 +42,7 @@ class Program:
             stderr=self._err,
             stdin=subprocess.DEVNULL,
             env=clean_environment(env),
+            cwd=cwd,
             start_new_session=True,
         )
 
