@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
+import urllib.request
 from collections.abc import Iterator
 
 import psycopg
@@ -105,6 +107,17 @@ def test_a_contradiction_below_the_finalized_height_stops_it_with_a_clear_error(
         second.stderr
     )
     assert "Traceback" not in second.stderr
+    # Whoever looks later is told, too, though the process is gone.
+    said = f"block {height} is stored with hash 0x"
+    found = json.loads(run("status", "--json", *where[:2]).stdout)
+    assert said in found["tip"]["contradiction"]
+    assert "contradiction" in run("status", *where[:2]).stdout
+    with Program("exporter", "--port", "0", *where[:2]) as exporter:
+        port = exporter.expect(r"metrics on port (\d+)")[1]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as reply:
+            assert 'indexer_tip_contradicted{schema="indexer"} 1.0' in (
+                reply.read().decode().splitlines()
+            )
     assert value(database_url, "select max(number) from indexer.blocks") == 200
     assert value(database_url, "select count(*) from indexer.blocks") == 21
 

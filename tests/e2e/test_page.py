@@ -77,25 +77,29 @@ def test_the_page_lives_shows_a_hole_and_its_filling_and_passes_axe(
     plan(scene)
     with psycopg.connect(scene.url, autocommit=True) as conn:
         conn.execute("delete from indexer.jobs where payload @> '{\"from\": 700}'")
+        conn.execute(
+            "update indexer.jobs set run_at = now() + interval '1 hour' "
+            "where (payload ->> 'from')::int >= 1000"
+        )
     page.until(lambda: scene.legend("queued") == 1900, "what is queued")
-    assert scene.legend("missing") == 100
+    page.until(lambda: scene.legend("missing") == 100, "the hole")
     with scene.working():
-        seen = set()
-
-        def moves() -> bool:
-            seen.add(page.text(DONE))
-            return len(seen) > 3
-
-        page.until(moves, "progress without a reload")
         page.until(lambda: page.text("#workers td.long"), "the worker")
+        page.until(lambda: page.text(DONE) == "45.0 %", "progress without a reload")
+        with psycopg.connect(scene.url, autocommit=True) as conn:
+            conn.execute("update indexer.jobs set run_at = now()")
+            conn.execute("select pg_notify('jobs_ready', 'indexer')")
         page.until(lambda: page.text(DONE) == "95.0 %", "all but the hole")
+        page.until(lambda: scene.legend("proven") == 1900, "the map all but the hole")
         assert scene.legend("missing") == 100
-        assert "run indexer plan again" in page.text("#attention")
+        page.until(
+            lambda: "run indexer plan again" in page.text("#attention"), "what to do"
+        )
         plan(scene)
         page.until(lambda: page.text(DONE) == "100 %", "the hole filled")
-        page.until(lambda: scene.legend("missing") == 0, "the hole gone from the map")
-    # The devnode's blocks can be proven, so all of them are.
-    assert scene.legend("proven") == 2000
+        # The devnode's blocks can be proven, so all of them are.
+        page.until(lambda: scene.legend("proven") == 2000, "the hole gone from the map")
+        assert scene.legend("missing") == 0
     assert page.errors() == []
 
 
@@ -111,6 +115,12 @@ def test_a_failed_job_and_its_reason_are_shown_and_so_is_its_retry(
         )
     with scene.working():
         page.until(lambda: page.text(FAILED) == "1", "the failed job")
+    with psycopg.connect(scene.url, autocommit=True) as conn:
+        conn.execute(
+            "update indexer.chain set contradicted_at = now(), "
+            "contradiction = 'block 7 is not the one that was final'"
+        )
+    page.until(lambda: "block 7 is not" in page.text("#attention"), "contradiction")
     assert "reversed" in page.text("#failed")
     assert "1 failed job" in page.text("#attention")
     command = page.text("#failed code")

@@ -16,6 +16,7 @@ from indexer.jobs.history import ensure_history
 from indexer.jobs.reaper import reap
 from indexer.services.exporter import Exporter
 from indexer.services.status import Pace, read_status
+from indexer.services.status import lately as status_lately
 from indexer.services.status import queue as status_queue
 from tests.support.jobs import LEASE, add, claim, claim_one, expire, queue, rows
 
@@ -201,7 +202,7 @@ async def test_a_large_queue_is_sampled_and_says_so(
 async def test_a_long_history_is_read_from_its_end_and_scaled(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(status_queue, "_HISTORY_PAGES", 20)
+    monkeypatch.setattr(status_lately, "_HISTORY_PAGES", 20)
     async with database.connection() as conn:
         await ensure_history(conn)
     # One a second for the last ten minutes, in the order in which they ended.

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -31,13 +31,14 @@ class Program:
         *arguments: str,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        prefix: Sequence[str] = (),
     ) -> None:
         self.arguments = arguments
         self._said: tuple[str, str] | None = None
         self._out = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as we do
         self._err = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "indexer", *arguments],
+            [*prefix, sys.executable, "-m", "indexer", *arguments],
             stdout=self._out,
             stderr=self._err,
             stdin=subprocess.DEVNULL,

@@ -17,10 +17,11 @@ from typing import Any
 
 from indexer.db.connection import Connection, Database
 from indexer.services.status.health import read_health
+from indexer.services.status.lately import read_lately
 from indexer.services.status.pace import Pace
 from indexer.services.status.people import read_endpoints, read_tip, read_workers
 from indexer.services.status.progress import read_progress
-from indexer.services.status.queue import read_failed, read_lately, read_queue
+from indexer.services.status.queue import read_failed, read_queue
 from indexer.store import chain
 
 __all__ = ["Pace", "read_status"]

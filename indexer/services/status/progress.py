@@ -9,8 +9,8 @@ from indexer.db.connection import Connection
 from indexer.db.queries import load
 from indexer.ranges import BlockRange, count, difference, intersection
 from indexer.services.kinds import INDEX_BLOCKS, INDEX_EVENTS
+from indexer.services.status.lately import RATE_WINDOW, Lately
 from indexer.services.status.pace import Pace, Rates
-from indexer.services.status.queue import RATE_WINDOW, Lately
 from indexer.store import chain, coverage
 
 _QUERIES = load("status")
