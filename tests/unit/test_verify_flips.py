@@ -294,6 +294,16 @@ def test_c3_a_flipped_bit_in_a_receipt_or_log_is_caught(altered: Altered) -> Non
         prove(altered)
 
 
+@pytest.mark.parametrize("gas", [None, 1, 10**9])
+def test_c3_the_gas_of_a_receipt_is_what_its_root_makes_it(gas: int | None) -> None:
+    sample = next(each for each in samples() if each.events and each.events.receipts)
+    assert sample.events is not None
+    first, *others = sample.events.receipts
+    other = sample.events._replace(receipts=[first._replace(gas_used=gas), *others])
+    with pytest.raises(ChainDataError, match="whose gasUsed is"):
+        prove_events(sample.data.block, other, sample.profile)
+
+
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_c3_another_type_is_never_called_proven(drawn: st.DataObject) -> None:

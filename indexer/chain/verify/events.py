@@ -149,8 +149,22 @@ def _receipts(
     if root != block.receipts_root:
         _blame_unknown_types(receipts, profile)
     ledger.compare(Commitment.RECEIPTS, block.receipts_root, root, what)
+    _check_gas(ledger, receipts)
     if synced:
         raise Unprovable("the state-sync transaction's receipt and logs are in no root")
+
+
+def _check_gas(ledger: Ledger, receipts: Sequence[ReceiptRow]) -> None:
+    """Hold each receipt's gas, which no root covers, against what the root does."""
+    before = 0
+    for row in receipts:
+        after = row.cumulative_gas_used or 0
+        if row.gas_used != after - before:
+            raise ledger.inconsistent(
+                f"has a receipt {row.transaction_index} whose gasUsed is "
+                f"{row.gas_used}, but by cumulativeGasUsed it is {after - before}"
+            )
+        before = after
 
 
 def _blooms(
