@@ -10,6 +10,7 @@ import click
 from indexer.cli.options import database_options, log_options
 from indexer.cli.runtime import (
     database_url,
+    end_within,
     open_database,
     settings,
     stop_on_signals,
@@ -60,6 +61,6 @@ async def _serve(config: Config, url: str, port: int, host: str) -> int:
         ) as bound:
             named = f"[{host}]" if ":" in host else host
             click.echo(f"the page is at http://{named}:{bound}/", err=True)
-            with stop_on_signals(stop.set) as stopped:
+            with stop_on_signals(stop.set, end_within=end_within(config)) as stopped:
                 await stop.wait()
     return stopped.exit_code

@@ -10,6 +10,7 @@ import click
 from indexer.cli.options import database_options, log_options
 from indexer.cli.runtime import (
     database_url,
+    end_within,
     open_database,
     settings,
     stop_on_signals,
@@ -54,6 +55,6 @@ async def _export(config: Config, url: str, port: int, host: str | None) -> int:
             serve(app, port=port, host=host, flag="--port") as bound,
         ):
             click.echo(f"metrics on port {bound}", err=True)
-            with stop_on_signals(stop.set) as stopped:
+            with stop_on_signals(stop.set, end_within=end_within(config)) as stopped:
                 await stop.wait()
     return stopped.exit_code

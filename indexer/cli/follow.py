@@ -18,7 +18,13 @@ from indexer.cli.options import (
     rpc_options,
     verify_option,
 )
-from indexer.cli.runtime import database_url, open_database, settings, stop_on_signals
+from indexer.cli.runtime import (
+    database_url,
+    end_within,
+    open_database,
+    settings,
+    stop_on_signals,
+)
 from indexer.config import Config
 from indexer.db.connection import REPLY_TIMEOUT
 from indexer.metrics import Metrics
@@ -106,7 +112,9 @@ async def _follow(
                 metrics, port=config.metrics_port, complaint=follower.complaint
             ),
         ):
-            with stop_on_signals(follower.request_stop) as stopped:
+            with stop_on_signals(
+                follower.request_stop, end_within=end_within(config)
+            ) as stopped:
                 async with schema_watched(database, follower.request_stop):
                     written = await follower.run()
     click.echo(f"{written} blocks stored; the next is {follower.next_height}", err=True)

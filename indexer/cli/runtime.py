@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
@@ -70,6 +72,16 @@ async def open_database(
         yield database
 
 
+# What ends in order takes much less than this beyond its grace: the last statements,
+# and a server of our own that stops.
+_MARGIN = timedelta(seconds=30)
+
+
+def end_within(config: Config) -> timedelta:
+    """Return how long after a signal the process may live at most."""
+    return config.grace + _MARGIN
+
+
 class Stopped:
     """Which signal asked for the end, if one did."""
 
@@ -83,12 +95,20 @@ class Stopped:
 
 
 @contextmanager
-def stop_on_signals(request_stop: Callable[[], None]) -> Iterator[Stopped]:
-    """Call ``request_stop`` on each SIGTERM and SIGINT while the service runs."""
+def stop_on_signals(
+    request_stop: Callable[[], None], *, end_within: timedelta
+) -> Iterator[Stopped]:
+    """Call ``request_stop`` on each SIGTERM and SIGINT while the service runs.
+
+    ``end_within`` is how long after the first the process lives at most, whatever it
+    waits for by then: a database or a node that is silent must not keep it.
+    """
     loop = asyncio.get_running_loop()
     stopped = Stopped()
 
     def on_signal(which: signal.Signals) -> None:
+        if stopped.signal is None:
+            _end_hard_after(end_within, 128 + which)
         stopped.signal = which
         log.info("%s: stopping; once more to hand back at once", which.name)
         request_stop()
@@ -101,3 +121,20 @@ def stop_on_signals(request_stop: Callable[[], None]) -> Iterator[Stopped]:
     finally:
         for each in handled:
             loop.remove_signal_handler(each)
+
+
+def _end_hard_after(patience: timedelta, code: int) -> None:
+    """End the process when it still lives then; leases end by themselves."""
+
+    def end() -> None:
+        log.error(
+            "still not ended %.0f s after it was told to; ending at once. What it held "
+            "is taken back when its leases are over",
+            patience.total_seconds(),
+        )
+        os._exit(code)
+
+    timer = threading.Timer(patience.total_seconds(), end)
+    # Not to be waited for by a process that ends in order.
+    timer.daemon = True
+    timer.start()

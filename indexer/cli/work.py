@@ -24,6 +24,7 @@ from indexer.cli.progress import drain_progress
 from indexer.cli.runtime import (
     Stopped,
     database_url,
+    end_within,
     open_database,
     settings,
     stop_on_signals,
@@ -112,8 +113,9 @@ def work(drain: bool, supervised: bool, **given: object) -> None:
             supervisor, stopped = asyncio.run(supervise(config, url, drain))
             claimed, endings = supervisor.claimed, dict(supervisor.endings)
         else:
+            attend = partial(stop_on_signals, end_within=end_within(config))
             stats, stopped = asyncio.run(
-                _work(config, url, drain=drain, alone=True, attend=stop_on_signals)
+                _work(config, url, drain=drain, alone=True, attend=attend)
             )
             claimed, endings = stats.claimed, stats.named_endings()
     sys.exit(_ended(claimed, endings, stopped, drain=drain))

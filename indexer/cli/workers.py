@@ -14,7 +14,7 @@ import click
 
 from indexer.cli.nodes import open_endpoints
 from indexer.cli.progress import drain_progress
-from indexer.cli.runtime import Stopped, open_database, stop_on_signals
+from indexer.cli.runtime import Stopped, end_within, open_database, stop_on_signals
 from indexer.config import Config
 from indexer.jobs.running import WorkerStats
 from indexer.log import configure
@@ -37,7 +37,9 @@ async def supervise(
         async with open_endpoints(config) as endpoints:
             await check_identity(database, endpoints)
         supervisor = Supervisor(_COMMAND, shares(config), drain=drain)
-        with stop_on_signals(supervisor.request_stop) as stopped:
+        with stop_on_signals(
+            supervisor.request_stop, end_within=end_within(config)
+        ) as stopped:
             async with (
                 schema_watched(database, supervisor.request_stop),
                 drain_progress(database, shown=drain),
