@@ -98,7 +98,10 @@ _TRANSACTION = {
 _WITHDRAWAL = (
     *("block_number", "withdrawal_index", "validator_index", "address", "amount"),
 )
-_RECEIPT = ("block_number", "transaction_index", "cumulative_gas_used", "logs_bloom")
+_RECEIPT = (
+    *("block_number", "transaction_index", "cumulative_gas_used", "gas_used"),
+    "logs_bloom",
+)
 _LOG = (
     *("block_number", "log_index", "transaction_index", "transaction_hash", "address"),
     *("topic0", "topic1", "topic2", "topic3", "data"),
@@ -157,7 +160,7 @@ _UNCOVERED: dict[type[tuple[Any, ...]], set[str]] = {
     WithdrawalRow: {"extra"},
     ReceiptRow: {
         *("transaction_hash", "from_address", "to_address", "contract_address"),
-        *("type", "gas_used", "effective_gas_price", "blob_gas_used"),
+        *("type", "effective_gas_price", "blob_gas_used"),
         *("blob_gas_price", "extra"),
     },
     LogRow: {"extra"},

@@ -15,8 +15,8 @@ from indexer.services.verify.faults import Fault, Reason, Tally
 NOT_COMMITTED = (
     "transactions.from_address",
     "transactions.gas_price of types 2 and above",
-    "receipts.from_address, to_address, contract_address, gas_used, "
-    "effective_gas_price, blob_gas_used, blob_gas_price",
+    "receipts.from_address, to_address, contract_address, effective_gas_price, "
+    "blob_gas_used, blob_gas_price",
     "blocks.size, total_difficulty, uncles",
     "extra, where the chain's encoding does not know the field",
 )
