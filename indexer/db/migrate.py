@@ -38,7 +38,7 @@ class Migration(NamedTuple):
     """One file of ``sql/migrations``.
 
     ``serves_from`` is the version that a program has to know to use the schema
-    afterwards, 0 where any will do.
+    afterwards: this one, unless the file says that it only adds to an older one.
     """
 
     version: int
@@ -70,7 +70,7 @@ def migrations() -> list[Migration]:
                 name=path.stem,
                 checksum=checksum,
                 template=text,
-                serves_from=int(serves[1]) if serves else 0,
+                serves_from=int(serves[1] if serves else match[1]),
             )
         )
     return found

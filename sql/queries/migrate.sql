@@ -22,23 +22,23 @@ create schema if not exists {schema};
 
 -- name: create_migrations_table
 -- What was applied, and from which file; programs whose newest migration is older
--- than serves_from cannot use the schema any more.
+-- than serves_from cannot use the schema any more. Null is the version itself.
 create table if not exists {schema}.migrations (
     version integer primary key,
     name text not null,
     checksum text not null,
-    serves_from integer not null default 0,
-    applied_at timestamptz not null default now()
+    applied_at timestamptz not null default now(),
+    serves_from integer
 );
 
 -- name: extend_migrations_table
 -- Schemas of before know no serves_from.
 alter table {schema}.migrations
-add column if not exists serves_from integer not null default 0;
+add column if not exists serves_from integer;
 
 -- name: applied_migrations
 -- The versions that are there, with their names, checksums, and whom they serve.
-select version, name, checksum, serves_from
+select version, name, checksum, coalesce(serves_from, version)
 from {schema}.migrations
 order by version;
 

@@ -23,14 +23,14 @@ ADDITIVE, BREAKING, MENDING = (
     f"{_NEXT + step:04d}_{what}"
     for step, what in enumerate(("adds", "breaks", "mends"))
 )
-ADDS = """
-alter table {schema}.blocks add column seen_by text;
-alter table {schema}.jobs add column tenant text not null default 'nobody';
-create table {schema}.tenants (name text primary key);
+ADDS = f"""
+-- serves programs from {_NEXT - 1:04d}
+alter table {{schema}}.blocks add column seen_by text;
+alter table {{schema}}.jobs add column tenant text not null default 'nobody';
+create table {{schema}}.tenants (name text primary key);
 """
-BREAKS = f"""
--- serves programs from {_NEXT + 1:04d}
-alter table {{schema}}.transactions rename column input to calldata;
+BREAKS = """
+alter table {schema}.transactions rename column input to calldata;
 """
 MENDS = """
 alter table {schema}.transactions rename column calldata to input;

@@ -62,19 +62,20 @@ async def test_an_older_schema_is_refused_with_the_command_that_helps(
             await check_schema(conn)
 
 
-async def test_a_newer_schema_is_served_until_it_says_otherwise(
+async def test_a_newer_schema_is_served_as_far_as_it_says_so(
     database_url: str,
 ) -> None:
     conn = await connect(database_url, schema="indexer")
     async with conn:
         await conn.execute(
-            "insert into indexer.migrations (version, name, checksum) "
-            "values (9998, '9998_adds', 'x')"
+            "insert into indexer.migrations (version, name, checksum, serves_from) "
+            "values (9998, '9998_adds', 'x', 1)"
         )
         await check_schema(conn)
+        # One that says nothing is not known to only add.
         await conn.execute(
-            "insert into indexer.migrations (version, name, checksum, serves_from) "
-            "values (9999, '9999_breaks', 'x', 9999)"
+            "insert into indexer.migrations (version, name, checksum) "
+            "values (9999, '9999_breaks', 'x')"
         )
         with pytest.raises(MigrationError, match="9999_breaks wants one that knows"):
             await check_schema(conn)
