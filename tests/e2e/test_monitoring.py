@@ -131,9 +131,18 @@ def test_every_panel_has_data_every_rule_its_metrics_and_a_pin_is_raised(
                 used = set(_METRIC.findall(rule["expr"]))
                 assert used <= known | elsewhere, rule["alert"]
 
-        until(lambda: server.firing("IndexerVacuumPinned"), what="the alert is raised")
-        [alert] = server.firing("IndexerVacuumPinned")
-        assert alert["labels"]["name"] == pid
+        raised: list[dict[str, Any]] = []
+
+        def is_raised() -> bool:
+            raised[:] = [
+                each
+                for each in server.firing("IndexerVacuumPinned")
+                if each["labels"]["name"] == pid
+            ]
+            return bool(raised)
+
+        until(is_raised, what="the alert is raised")
+        [alert] = raised
         assert "hash = '…'" in alert["labels"]["query"]
         assert f"session {pid} of" in alert["annotations"]["summary"]
         status: dict[str, Any] = json.loads(

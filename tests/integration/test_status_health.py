@@ -14,6 +14,7 @@ from psycopg import sql
 from indexer.cli.status import print_status
 from indexer.db.connection import Database
 from indexer.db.migrate import migrate
+from indexer.services.exporter import Exporter
 from indexer.services.status import health, read_status
 from tests.support import postgres
 from tests.support.jobs import add, queue, rows, until
@@ -75,6 +76,18 @@ async def test_a_session_idle_in_transaction_is_named_with_what_to_do(
         return str(pid) not in [each["name"] for each in after["vacuum_pins"]]
 
     await until(gone, "the end of the pin")
+
+
+async def test_everybody_who_pins_vacuum_is_a_series_of_its_own(
+    database: Database, database_url: str
+) -> None:
+    with (
+        forgotten_transaction(database_url, "select 1") as one,
+        forgotten_transaction(database_url, "select 2") as other,
+    ):
+        seen = (await Exporter(database).exposition()).decode()
+    for pid in (one, other):
+        assert f'holder="session",name="{pid}"' in seen
 
 
 async def test_what_needs_pg_read_all_stats_is_said_to_be_hidden(

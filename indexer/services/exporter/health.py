@@ -6,7 +6,7 @@ from typing import Any
 
 from indexer.services.exporter.samples import Families
 
-# A label per query text would be without bounds; one series at a time is not, and it
+# A label per query text would be without bounds; ten series at a time are not, and it
 # is cut so that an alert can be read.
 _QUERY_LABEL = 80
 
@@ -67,8 +67,8 @@ def _sessions(made: Families, found: dict[str, Any]) -> None:
         "Sessions, prepared transactions, slots and standbys that hold vacuum back.",
         len(pins),
     )
-    # The worst one at a time, so that labels stay few.
-    for pin in pins[:1]:
+    # Ten at most are found, so labels stay few.
+    for pin in pins:
         labels = {
             "holder": pin["holder"],
             "name": pin["name"],
@@ -78,7 +78,7 @@ def _sessions(made: Families, found: dict[str, Any]) -> None:
         }
         made.gauge(
             "indexer_database_vacuum_pinned_seconds",
-            "For how long the worst of them does, named by its labels.",
+            "For how long each of the worst ten does, named by its labels.",
             pin["seconds"] or 0.0,
             **labels,
         )
