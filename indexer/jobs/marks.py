@@ -5,8 +5,8 @@ up; while somebody holds an old snapshot they stay, and a scan from the front re
 of them (200,000 take 20 to 30 ms). So a lane's next scan starts behind what was claimed
 last. That misses what comes to lie in front of a mark: jobs that another transaction
 committed late, released ones, lanes that are new. Scans from the front find them, and
-come as often as costs a tenth of the time: where they are cheap, every few
-milliseconds.
+come as often as costs a hundredth of the time: where they are cheap, ten times a
+second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from indexer.jobs.claims import FRONT, Lane, Mark
 from indexer.jobs.job import Job
 
 # A scan from the front that takes s seconds is not repeated for this many times s.
-_REST = 9.0
+_REST = 99.0
 # After a wake-up, which may be for what lies in front of a mark, only for this many.
 _REST_WOKEN = 1.0
 # However long a scan takes, nothing is overlooked for longer than this.

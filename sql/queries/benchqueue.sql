@@ -29,8 +29,8 @@ select count(*)
 from {schema}.jobs;
 
 -- name: tidy_jobs
--- Begin with a clean table and true statistics.
-vacuum (analyze) {schema}.jobs;
+-- Begin with clean tables and true statistics.
+vacuum (analyze) {schema}.jobs, {schema}.jobs_history;
 
 -- name: drained
 -- How many jobs were finished, and the seconds from the first claim to the last end.

@@ -62,6 +62,7 @@ async def test_what_comes_to_lie_in_front_of_a_mark_is_run_all_the_same(
     """Late commits, earlier times, lanes that are new: each without a notification."""
     early = await database.connect()
     ran: list[str] = []
+    wanted = {"late", "earlier", "urgent"}
     is_first = asyncio.Event()
 
     async def handler(execution: Execution) -> None:
@@ -69,7 +70,8 @@ async def test_what_comes_to_lie_in_front_of_a_mark_is_run_all_the_same(
         if len(ran) == 1:
             is_first.set()
         # There is always work behind the mark, so that no look has to be a poll.
-        if len(ran) < 400 and execution.job.payload["name"] == "more":
+        is_over = wanted <= set(ran) or len(ran) > 20_000
+        if not is_over and execution.job.payload["name"] == "more":
             await _insert(database, "more", "now()")
 
     async with early:
@@ -86,9 +88,8 @@ async def test_what_comes_to_lie_in_front_of_a_mark_is_run_all_the_same(
         await _insert(database, "urgent", "now()", lane=0)
         await running
 
-    assert {"late", "earlier", "urgent"} <= set(ran)
     # Not when all else was done, but while there was more behind the mark.
-    for name in ("late", "earlier", "urgent"):
+    for name in wanted:
         assert "more" in ran[ran.index(name) :], f"{name} came last"
 
 
@@ -111,7 +112,7 @@ async def test_a_released_job_in_front_of_the_mark_is_run(database: Database) ->
     assert len(seen) == 4 and len(set(seen)) == 3
 
 
-def test_scans_from_the_front_cost_a_tenth_of_the_time(
+def test_scans_from_the_front_cost_a_hundredth_of_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
@@ -124,7 +125,7 @@ def test_scans_from_the_front_cost_a_tenth_of_the_time(
     marks.end(began)
 
     assert not marks.is_woken
-    assert marks.rest_seconds() == pytest.approx(0.18)
+    assert marks.rest_seconds() == pytest.approx(1.98)
     marks.wake()
     assert marks.is_woken
     assert marks.rest_seconds() == pytest.approx(0.02)

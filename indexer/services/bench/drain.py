@@ -31,6 +31,7 @@ class DrainSettings:
     heartbeat: timedelta | None = None
     lease: timedelta = timedelta(seconds=60)
     quick: bool = False
+    kind: str = KIND
 
 
 @dataclass
@@ -61,8 +62,8 @@ def bench_worker(
     """Return a worker as the settings say."""
     return Worker(
         database,
-        handlers={KIND: do_nothing},
-        quick=[KIND] if settings.quick else [],
+        handlers={settings.kind: do_nothing},
+        quick=[settings.kind] if settings.quick else [],
         settings=WorkerSettings(
             concurrency=settings.concurrency,
             claim_batch=settings.claim_batch,

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from indexer.db.connection import Database
 from indexer.db.queries import load
+from indexer.services.bench.schema import PATIENCE
 
 _QUERIES = load("benchqueue")
 _FILL = _QUERIES["fill_pending"]
@@ -13,8 +14,6 @@ _FILL_HISTORY = _QUERIES["fill_history"]
 _KILL = _QUERIES["kill_all"]
 _TIDY = _QUERIES["tidy_jobs"]
 
-# Millions of rows are made by one statement.
-PATIENCE = timedelta(minutes=30)
 # What a payload holds besides its padding.
 _BARE_BYTES = len('{"n": 10000, "pad": ""}')
 

@@ -17,7 +17,6 @@ from indexer.jobs.history import ensure_history
 from indexer.services.bench.beside import percentile, watched
 from indexer.services.bench.drain import KIND, Drained, DrainSettings, drain
 from indexer.services.bench.filling import (
-    PATIENCE,
     fill_history,
     fill_pending,
     kill_all,
@@ -25,7 +24,12 @@ from indexer.services.bench.filling import (
 )
 from indexer.services.bench.latency import heartbeat_hot_share, wake_up_seconds
 from indexer.services.bench.processes import BenchmarkFailed
-from indexer.services.bench.schema import bench_schema, server_settings
+from indexer.services.bench.schema import (
+    PATIENCE,
+    bench_schema,
+    flush_to_disk,
+    server_settings,
+)
 
 _QUERIES = load("benchqueue")
 _SNAPSHOT = _QUERIES["take_snapshot"]
@@ -36,7 +40,7 @@ _VERSIONS = _QUERIES["row_versions"]
 Say = Callable[[str], None]
 
 # What a claim's latency is measured with; its rate is not what counts there.
-_CLAIMED_JOBS = 3_000
+_CLAIMED_JOBS = 6_000
 _WAKE_UPS = 300
 
 
@@ -170,15 +174,16 @@ async def _measure(
     database: Database, bench: QueueBench, case: QueueCase, jobs: int
 ) -> QueueRow:
     await fill_pending(database, KIND, jobs, bench.payload_bytes)
-    if not case.load:
+    if case.load in ("", "full"):
         await tidy(database)
+        await flush_to_disk(database)
+    await flush_to_disk(database)
     before = await _position(database)
     async with watched(database) as beside:
         drained = await _drain(_settings(database, bench, case), bench.workers)
     after = await _position(database)
     async with database.connection(reply_timeout=PATIENCE) as conn:
-        [(finished, seconds)] = await _DRAINED.rows(conn, kind=KIND)
-    done = finished - (bench.churn if case.load == "churn" else 0)
+        [(done, seconds)] = await _DRAINED.rows(conn, kind=KIND)
     if done != jobs or sum(each.jobs for each in drained) != jobs:
         raise BenchmarkFailed(f"{case.name}: {done} of {jobs} jobs were finished")
     claims = [seconds for each in drained for seconds in each.claims[1:]]
@@ -229,10 +234,9 @@ async def _loaded(
             database, "other", bench.pending, bench.payload_bytes, age=timedelta(0)
         )
     elif case.load == "churn":
-        await fill_pending(database, KIND, bench.churn, bench.payload_bytes)
-        await _drain(
-            replace(_settings(database, bench, case), quick=True), bench.workers
-        )
+        await fill_pending(database, "churn", bench.churn, bench.payload_bytes)
+        settings = replace(_settings(database, bench, case), kind="churn", quick=True)
+        await _drain(settings, bench.workers)
     yield
 
 

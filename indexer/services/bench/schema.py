@@ -5,10 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 from indexer.db.connection import Database, connect
 from indexer.db.migrate import migrate
 from indexer.db.queries import load
+
+# Millions of rows are made, and written out, by one statement.
+PATIENCE = timedelta(minutes=30)
 
 _QUERIES = load("bench")
 _DROP = _QUERIES["drop_bench_schema"]
@@ -24,15 +28,20 @@ async def bench_schema(url: str) -> AsyncIterator[Database]:
     await migrate(url, schema=name)
     try:
         async with Database(url, schema=name, application="indexer bench") as database:
-            async with database.connection() as conn:
-                row = await _MAY_FLUSH.row(conn)
-                if row is not None and row[0]:
-                    await _FLUSH.run(conn)
+            await flush_to_disk(database)
             yield database
     finally:
         conn = await connect(url, schema=name, application="indexer bench")
         async with conn:
             await _DROP.run(conn)
+
+
+async def flush_to_disk(database: Database) -> None:
+    """Leave the server nothing to write of what was, where our role may order it."""
+    async with database.connection(reply_timeout=PATIENCE) as conn:
+        row = await _MAY_FLUSH.row(conn)
+        if row is not None and row[0]:
+            await _FLUSH.run(conn)
 
 
 async def server_settings(url: str) -> dict[str, str]:
