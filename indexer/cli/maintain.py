@@ -32,7 +32,8 @@ def maintain(as_json: bool, **given: object) -> None:
 
     Takes back expired leases, makes and drops partitions, moves failed jobs and drops
     history beyond the retention, retires entries of dead workers, and analyzes the
-    partitioned tables. For cron, where no worker runs all the time.
+    partitioned tables. For cron, where no worker runs all the time. Claims past their
+    lease get one lease more before they are taken back.
     """
     config = settings(**given)
     with database_url(config) as url:

@@ -15,6 +15,7 @@ _LOG = logging.getLogger(__name__)
 
 _QUERIES = load("jobs")
 _REAP = _QUERIES["reap_jobs"]
+_LAPSED = _QUERIES["lapsed_claims"]
 _END_SILENT_COPIES = _QUERIES["end_silent_copies"]
 
 # A whole fleet's restart is taken back in steps: a step of 500 rows is about 200 KB of
@@ -62,6 +63,12 @@ async def reap(
             each.status,
         )
     return reaped
+
+
+async def lapsed_claims(conn: Connection) -> int:
+    """Count the claims that are past their lease."""
+    row = await _LAPSED.row(conn)
+    return 0 if row is None else int(row[0])
 
 
 async def end_silent_copies(conn: Connection, *, silence: timedelta) -> int:

@@ -372,6 +372,12 @@ set status = case
 where j.id = any(array(select expired.id from expired))
 returning j.id, j.kind, j.status, j.lost_leases;
 
+-- name: lapsed_claims
+-- How many claims are past their lease, and not taken back yet.
+select count(*)
+from {schema}.jobs
+where status = 'running' and locked_until < now();
+
 -- name: end_silent_copies
 -- Whoever is stopped in the middle of a COPY keeps its locks: the server waits for data
 -- as no timeout of its own ends, while the client's kernel answers the keepalives.

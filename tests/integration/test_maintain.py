@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 
@@ -10,7 +11,7 @@ from indexer.db.connection import Database
 from indexer.jobs import endings
 from indexer.jobs.workers import Identity, see
 from indexer.services.maintain import maintain
-from tests.support.jobs import add, claim, claim_one, expire, queue, record, rows
+from tests.support.jobs import add, claim, claim_one, expire, queue, record, rows, until
 from tests.support.program import run
 
 OLD = "jobs_history_20200101"
@@ -69,6 +70,35 @@ async def test_one_pass_does_everything_that_is_due(database: Database) -> None:
     assert (aged.status, aged.last_error) == ("failed", "no")
     assert aged.finished_at is not None
     assert (await record(database, kept)).finished_at is None
+
+
+async def test_q6_a_pass_right_after_an_outage_revokes_nobody_who_renews(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost, held = await add(database, 2)
+    await claim(database, 2)
+    await expire(database, lost, held)
+
+    async def renew() -> None:
+        async def has_said_so() -> bool:
+            return bool(caplog.records)
+
+        await until(has_said_so)
+        await rows(
+            database,
+            "update {s}.jobs set locked_until = now() + interval '1 minute'"
+            " where id = %s",
+            held,
+        )
+
+    renewing = asyncio.create_task(renew())
+    done = await maintain(database, Config(lease="1s"))  # type: ignore[arg-type]
+    await renewing
+
+    assert done.jobs_reaped == 1
+    assert (await record(database, held)).status == "running"
+    assert (await record(database, lost)).status == "pending"
+    assert "2 claims are past their lease" in caplog.text
 
 
 async def test_chain_partitions_are_made_ahead_of_the_highest_block(

@@ -22,6 +22,13 @@ _METHODS = (
     *("hashjoin", "mergejoin", "material", "memoize", "hashagg", "sort"),
     *("indexscan", "bitmapscan"),
 )
+# Pages, rows, distinct values of each column, and the share that is NULL.
+_LIES = {
+    "one row on many pages": (100_000, 1, 1, 0.0),
+    "a billion rows on a page": (1, 1e9, -1, 0.0),
+    "every value NULL": (100, 2000, 1, 1.0),
+    "two kinds and states of millions": (100_000, 5e6, 2, 0.0),
+}
 _DEFAULT = "default_transaction_isolation"
 ISOLATION = Query(
     "test", "isolation", "select pg_catalog.current_setting('transaction_isolation')"
@@ -92,15 +99,28 @@ async def test_lanes_are_told_with_the_time_their_earliest_job_is_due(
     assert lanes[1].due_in <= timedelta(0)
 
 
+@pytest.mark.parametrize("lie", _LIES)
 async def test_q1_no_claim_exceeds_its_limit_whatever_the_statistics_say(
-    database: Database,
+    database: Database, lie: str
 ) -> None:
     await rows(database, "alter table {s}.jobs set (autovacuum_enabled = off)")
     await add(database, 2000)
+    await rows(database, "analyze {s}.jobs")
+    pages, tuples, distinct, nulls = _LIES[lie]
     await rows(
         database,
-        "update pg_class set reltuples = 1, relpages = 100000"
+        "update pg_class set reltuples = %s, relpages = %s"
         " where oid = '{s}.jobs'::regclass",
+        tuples,
+        pages,
+    )
+    # What the columns hold as well: no most common values, no histogram left.
+    await rows(
+        database,
+        "update pg_statistic set stadistinct = %s, stanullfrac = %s, stakind1 = 0,"
+        " stakind2 = 0, stakind3 = 0 where starelid = '{s}.jobs'::regclass",
+        distinct,
+        nulls,
     )
     async with database.connection() as conn:
         # With these a LIMIT in a subquery is run again for each row of the table,
