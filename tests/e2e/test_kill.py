@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -61,12 +63,12 @@ def test_p2_a_killed_workers_range_goes_on_behind_its_last_chunk(
         doomed.kill()
         with watching(database_url) as conn:
             held = conn.execute(
-                "select id, (progress ->> 'next')::bigint from indexer.jobs "
-                "where status = 'running' and locked_by like %s",
+                "select id, (progress ->> 'next')::bigint, locked_until "
+                "from indexer.jobs where status = 'running' and locked_by like %s",
                 [f"%:{doomed.process.pid}:%"],
             ).fetchall()
         assert len(held) == 1
-        job_id, resumes_at = held[0]
+        job_id, resumes_at, leased_until = held[0]
         until(
             lambda: (
                 value(
@@ -77,6 +79,16 @@ def test_p2_a_killed_workers_range_goes_on_behind_its_last_chunk(
             ),
             what="the other worker's reaper has taken the claim back",
         )
+        with watching(database_url) as conn:
+            revoked: list[tuple[Any, ...]] = conn.execute(
+                "select last_error_at - %s, run_at - last_error_at "
+                "from indexer.jobs where id = %s",
+                [leased_until, job_id],
+            ).fetchall()
+        # By the database's clock: within another lease, and then the first backoff.
+        [[revoked_after, due_after]] = revoked
+        assert timedelta(0) < revoked_after < timedelta(seconds=2)
+        assert timedelta(seconds=30) <= due_after <= timedelta(seconds=91)
         due_now(database_url)
         until(
             lambda: (
