@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import psycopg
 from psycopg import errors as pg
 from psycopg import sql
 
@@ -102,10 +103,18 @@ async def _merge(conn: Connection, target: sql.Identifier, rows: EncodedRows) ->
 
 async def _copy(conn: Connection, target: sql.Identifier, rows: EncodedRows) -> None:
     statement = copy_statement(target, rows.table)
-    async with conn.cursor() as cursor, cursor.copy(statement) as copy:
-        await copy.write(SIGNATURE)
-        for piece in rows.pieces:
-            await copy.write(piece)
-        await copy.write(TRAILER)
+    try:
+        async with conn.cursor() as cursor, cursor.copy(statement) as copy:
+            await copy.write(SIGNATURE)
+            for piece in rows.pieces:
+                await copy.write(piece)
+            await copy.write(TRAILER)
+    except ValueError as error:
+        # psycopg takes one answer to a COPY. Where the server ends a session and a
+        # pooler says so too there are two, and what follows cannot be told apart.
+        conn.pgconn.finish()
+        raise psycopg.OperationalError(
+            f"the connection was ended in a COPY into {rows.table.name}"
+        ) from error
     if conn.on_copied is not None:
         conn.on_copied(rows.table.name, rows.count, rows.size)

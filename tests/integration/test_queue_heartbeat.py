@@ -170,7 +170,8 @@ async def test_q5_a_handler_that_blocks_the_event_loop_loses_no_claim(
 
 
 def _wait_until_renewed(url: str, job_id: int) -> None:
-    with psycopg.connect(url, autocommit=True) as conn:
+    # What it prepared would be another client's behind a pooler.
+    with psycopg.connect(url, autocommit=True, prepare_threshold=None) as conn:
         conn.execute(
             "update indexer.jobs set locked_until = now() - interval '1 s'"
             " where id = %s",

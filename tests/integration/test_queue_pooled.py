@@ -11,9 +11,13 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from types import ModuleType
 
+import psycopg
 import pytest
 
 from indexer.db.connection import Database
+from indexer.errors import DatabaseUnavailable
+from indexer.store.copy import EncodedRows, copy_rows
+from indexer.store.tables import LOGS
 from tests.integration import (
     test_queue_backlog,
     test_queue_claims,
@@ -47,6 +51,7 @@ _OF_SESSIONS = {
     "test_q1_no_claim_exceeds_its_limit_whatever_the_statistics_say",
     "test_q1_claims_are_read_committed_where_the_server_is_not",
     "test_q5_a_connection_that_gives_no_answer_is_made_anew",
+    "test_small_claims_are_planned_once_for_each_size_of_the_table",
 }
 
 
@@ -81,3 +86,27 @@ def _take(module: ModuleType) -> None:
 
 for _module in _ALL:
     _take(_module)
+
+
+@pytest.mark.parametrize("is_pooled", [True, False])
+async def test_q12_a_copy_whose_session_is_ended_is_an_outage(
+    database: Database, is_pooled: bool
+) -> None:
+    direct = direct_urls[database.url]
+    url = database.url if is_pooled else direct
+    with psycopg.connect(direct, autocommit=True) as other:
+
+        class EndingTheSession(list[bytes]):
+            def __iter__(self) -> Iterator[bytes]:
+                other.execute("select pg_terminate_backend(%s, 5000)", [pid])
+                yield b""
+
+        async with Database(url, schema="indexer") as opened:
+            with pytest.raises(DatabaseUnavailable):
+                async with opened.transaction() as conn:
+                    cursor = await conn.execute(b"select pg_backend_pid()")
+                    [pid] = await cursor.fetchone() or []
+                    rows = EncodedRows(LOGS, 1, EndingTheSession())
+                    await copy_rows(conn, rows, fresh=True)
+            async with opened.transaction() as conn:
+                await conn.execute(b"select 1")

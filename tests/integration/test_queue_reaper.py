@@ -250,7 +250,8 @@ async def test_q6_who_is_stopped_in_the_middle_of_a_copy_keeps_nothing(
                 taken = await reaper.tick(conn)
                 await asyncio.sleep(0.01)
         assert taken == [(job_id, KIND, "pending", 1)]
-        with pytest.raises(psycopg.OperationalError):
+        # A pooler adds an answer of its own, which psycopg does not expect.
+        with pytest.raises((psycopg.OperationalError, ValueError)):
             await copy.__aexit__(None, None, None)
 
 
