@@ -7,6 +7,10 @@ above, rows that SKIP LOCKED stepped past still raise serialization failures.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from psycopg.errors import SerializationFailure
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
@@ -30,7 +34,8 @@ async def rows_committed(
     if conn.info.transaction_status is not TransactionStatus.IDLE:
         return await query.rows(conn, **parameters)
     if await _default_isolation(conn) == _READ_COMMITTED:
-        return await query.rows(conn, **parameters)
+        with _doubted(conn):
+            return await query.rows(conn, **parameters)
     try:
         async with conn.pipeline():
             await conn.execute(_BEGIN)
@@ -55,8 +60,9 @@ def rows_committed_sync(
         conn.default_isolation = str(found[0]) if found is not None else ""
     statement = query.on(conn.schema)
     if conn.default_isolation == _READ_COMMITTED:
-        cursor = conn.execute(statement, parameters or None)
-        return cursor.fetchall() if cursor.description else []
+        with _doubted(conn):
+            cursor = conn.execute(statement, parameters or None)
+            return cursor.fetchall() if cursor.description else []
     try:
         with conn.pipeline():
             conn.execute(_BEGIN)
@@ -65,6 +71,19 @@ def rows_committed_sync(
         return cursor.fetchall() if cursor.description else []
     except BaseException:
         conn.rollback()
+        raise
+
+
+@contextmanager
+def _doubted(conn: Connection | SyncConnection) -> Iterator[None]:
+    """Ask for the default anew after a failure that READ COMMITTED does not know.
+
+    The server's configuration may have changed, or the pooler's session behind us.
+    """
+    try:
+        yield
+    except SerializationFailure:
+        conn.default_isolation = None
         raise
 
 

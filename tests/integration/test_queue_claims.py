@@ -196,6 +196,29 @@ async def test_q1_claims_are_read_committed_where_the_server_is_not(
         assert sum(await asyncio.gather(*(take_all() for _ in range(4)))) == 200
 
 
+async def test_q1_a_default_isolation_that_changes_under_a_session_is_noticed(
+    database: Database,
+) -> None:
+    failing = Query(
+        "test",
+        "failing",
+        "select {schema}.conflict()",
+    )
+    await rows(
+        database,
+        "create function {s}.conflict() returns void language plpgsql as"
+        " $$ begin raise sqlstate '40001'; end $$",
+    )
+    conn = await database.connect()
+    async with conn:
+        assert await rows_committed(conn, ISOLATION) == [("read committed",)]
+        await conn.execute(b"set default_transaction_isolation = 'serializable'")
+        assert await rows_committed(conn, ISOLATION) == [("serializable",)]
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            await rows_committed(conn, failing)
+        assert await rows_committed(conn, ISOLATION) == [("read committed",)]
+
+
 async def test_a_statement_that_fails_leaves_no_transaction_open(
     database: Database,
 ) -> None:

@@ -24,7 +24,16 @@ from indexer.jobs.backlog import JobFilter, cancel, enqueue, retry_failed
 from indexer.jobs.execution import Execution
 from indexer.jobs.job import Job
 from indexer.jobs.reaper import reap
-from tests.support.jobs import KIND, add, claim, queue, rows, until, worker
+from tests.support.jobs import (
+    KIND,
+    add,
+    claim,
+    direct_urls,
+    queue,
+    rows,
+    until,
+    worker,
+)
 
 TASKS = 50
 TURNS = 3
@@ -179,9 +188,14 @@ async def everybody(database: Database, *, seed: int) -> list[Client]:
 async def hostile(url: str, **settings: str) -> AsyncIterator[Database]:
     """Open a queue whose server has other ideas about sessions."""
     name = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
-    with psycopg.connect(url, autocommit=True) as conn:
+    with psycopg.connect(direct_urls.get(url, url), autocommit=True) as conn:
         for key, value in settings.items():
             conn.execute(f"alter database \"{name}\" set {key} = '{value}'".encode())
+        # A pooler's sessions of before would go on as they were.
+        conn.execute(
+            "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
+            " where datname = current_database() and pid <> pg_backend_pid()"
+        )
     async with queue(url, size=TASKS) as database:
         async with database.connection() as conn:
             payloads = [{"n": n} for n in range(1500)]

@@ -1,13 +1,11 @@
 """The queue's suite once more, through PgBouncer in transaction mode.
 
 Five server connections serve all clients of a database, so that whatever one leaves in
-its session is met by others. By default those tests that lean on a session most; all of
-them with ``QUEUE_POOLED=all``, as `make chaos` does.
+its session is met by others.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterator
 from types import ModuleType
 
@@ -20,10 +18,13 @@ from indexer.store.copy import EncodedRows, copy_rows
 from indexer.store.tables import LOGS
 from tests.integration import (
     test_queue_backlog,
+    test_queue_batches,
     test_queue_claims,
+    test_queue_contention,
     test_queue_fences,
     test_queue_heartbeat,
     test_queue_history,
+    test_queue_marks,
     test_queue_reaper,
     test_queue_worker,
 )
@@ -33,23 +34,22 @@ from tests.support.postgres import in_database
 
 _ALL = (
     test_queue_backlog,
+    test_queue_batches,
     test_queue_claims,
+    test_queue_contention,
     test_queue_fences,
     test_queue_heartbeat,
     test_queue_history,
+    test_queue_marks,
     test_queue_reaper,
     test_queue_worker,
 )
-_ALWAYS = {
-    "test_q1_claimers_at_the_same_time_share_no_job",
-    "test_q5_one_thread_renews_every_claim_and_the_workers_entry",
-    "test_q10_workers_of_two_schemas_in_one_database_never_cross",
-}
 # These change the session they are lent, or that of the next to connect, which a
 # pooler's clients cannot.
 _OF_SESSIONS = {
     "test_q1_no_claim_exceeds_its_limit_whatever_the_statistics_say",
     "test_q1_claims_are_read_committed_where_the_server_is_not",
+    "test_q1_a_default_isolation_that_changes_under_a_session_is_noticed",
     "test_q5_a_connection_that_gives_no_answer_is_made_anew",
     "test_small_claims_are_planned_once_for_each_size_of_the_table",
 }
@@ -76,11 +76,8 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 
 
 def _take(module: ModuleType) -> None:
-    is_wanted = module is test_queue_fences or os.environ.get("QUEUE_POOLED") == "all"
     for name, thing in vars(module).items():
-        if not name.startswith("test_") or name in _OF_SESSIONS:
-            continue
-        if is_wanted or name in _ALWAYS:
+        if name.startswith("test_") and name not in _OF_SESSIONS:
             globals()[name] = thing
 
 
