@@ -116,7 +116,11 @@ from (
             when status <> 'done' then 0
             when pg_catalog.jsonb_typeof(payload -> 'from') = 'number'
                 and pg_catalog.jsonb_typeof(payload -> 'to') = 'number'
-                then (payload ->> 'to')::numeric - (payload ->> 'from')::numeric + 1
+                -- Anybody's payload is read here, whatever is in it.
+                then greatest(0, least(
+                    (payload ->> 'to')::numeric - (payload ->> 'from')::numeric + 1,
+                    1e15
+                ))
             when pg_catalog.jsonb_typeof(payload -> 'height') = 'number' then 1
             else 0
         end as heights
@@ -136,9 +140,9 @@ order by kind;
 select
     kind,
     sum(
-        greatest(
-            0, (progress ->> 'next')::numeric - (payload ->> 'from')::numeric
-        )
+        greatest(0, least(
+            (progress ->> 'next')::numeric - (payload ->> 'from')::numeric, 1e15
+        ))
         * least(1, extract(epoch from %(window)s::interval)
             / greatest(extract(epoch from now() - claimed_at), 0.000001))
     )::double precision,
@@ -191,7 +195,7 @@ select
     extract(epoch from locked_until - now())::double precision,
     case
         when pg_catalog.jsonb_typeof(progress -> 'next') = 'number'
-            then (progress ->> 'next')::numeric::bigint
+            then greatest(0, least((progress ->> 'next')::numeric, 1e18))::bigint
     end
 from {schema}.jobs
 where status = 'running'
@@ -268,29 +272,42 @@ where detected_at > now() - interval '1 day';
 
 -- name: unfinished_ranges
 -- The heights that unfinished jobs of a state stand for, the first ones in order of id,
--- for the map; a payload that is not of our form stands for none.
+-- for the map; a payload that is not of our form, or no height, stands for none.
 select
     kind,
-    (payload ->> coalesce(low, 'height'))::numeric::bigint,
-    (payload ->> coalesce(high, 'height'))::numeric::bigint,
+    case when low between 0 and 4611686018427387904 then low::bigint end,
+    case when high between 0 and 4611686018427387904 then high::bigint end,
     id,
-    case
-        when pg_catalog.jsonb_typeof(progress -> 'next') = 'number'
-            then (progress ->> 'next')::numeric::bigint
-    end
+    following::bigint
 from (
     select
         id,
         kind,
-        payload,
-        progress,
-        case when payload ? 'from' then 'from' end as low,
-        case when payload ? 'from' then 'to' end as high
+        case
+            when payload ? 'from'
+                then case
+                    when pg_catalog.jsonb_typeof(payload -> 'from') = 'number'
+                        then (payload ->> 'from')::numeric
+                end
+            when pg_catalog.jsonb_typeof(payload -> 'height') = 'number'
+                then (payload ->> 'height')::numeric
+        end as low,
+        case
+            when payload ? 'from'
+                then case
+                    when pg_catalog.jsonb_typeof(payload -> 'to') = 'number'
+                        then (payload ->> 'to')::numeric
+                end
+            when pg_catalog.jsonb_typeof(payload -> 'height') = 'number'
+                then (payload ->> 'height')::numeric
+        end as high,
+        case
+            when pg_catalog.jsonb_typeof(progress -> 'next') = 'number'
+                then greatest(0, least((progress ->> 'next')::numeric, 1e18))
+        end as following
     from {schema}.jobs
     where status = %(status)s::text
         and kind in ('index_blocks', 'index_events')
     order by id
     limit %(limit)s::integer
-) as job
-where pg_catalog.jsonb_typeof(payload -> coalesce(low, 'height')) = 'number'
-    and pg_catalog.jsonb_typeof(payload -> coalesce(high, 'height')) = 'number';
+) as job;

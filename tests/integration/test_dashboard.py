@@ -7,7 +7,10 @@ import aiohttp
 import pytest
 
 from indexer.db.connection import Database
-from indexer.services.dashboard import Dashboard
+from indexer.ranges import BlockRange
+from indexer.services.dashboard import Dashboard, chainmap
+from indexer.services.dashboard.chainmap import read_map
+from indexer.services.dashboard.server import _PAGE
 from indexer.services.telemetry import serve
 from tests.support.jobs import add, queue, rows
 
@@ -36,16 +39,9 @@ async def get(url: str, **headers: str) -> tuple[int, str, Any]:
 
 
 async def test_the_page_loads_nothing_from_elsewhere(page: str) -> None:
-    for name in (
-        "",
-        "main.js",
-        "map.js",
-        "panels.js",
-        "chart.js",
-        "format.js",
-        "style.css",
-        "icon.svg",
-    ):
+    files = [path.name for path in _PAGE.iterdir()]
+    assert "main.js" in files
+    for name in ("", *files):
         status, text, headers = await get(f"{page}/{name}")
         assert status == 200, name
         assert "default-src 'none'" in headers["Content-Security-Policy"]
@@ -112,6 +108,26 @@ async def test_nothing_that_is_served_holds_a_secret(
         assert status == 200
         assert SECRET not in text, path
     assert "node.example" in (await get(f"{page}/api/status"))[1]
+
+
+async def test_nothing_is_called_missing_where_not_every_job_was_read(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rows(
+        database,
+        "insert into {s}.plans (from_block, to_block, range_size, jobs_queued)"
+        " values (0, 299, 100, 3)",
+    )
+    await rows(
+        database,
+        "insert into {s}.jobs (kind, payload) select 'index_blocks',"
+        " jsonb_build_object('from', 100 * n, 'to', 100 * n + 99)"
+        " from generate_series(0, 1) as n",
+    )
+    planned = [BlockRange(0, 299)]
+    assert (await read_map(database)).states["missing"] == [BlockRange(200, 299)]
+    monkeypatch.setattr(chainmap, "_JOBS_LIMIT", 2)
+    assert (await read_map(database)).states["queued"] == planned
 
 
 async def test_a_database_that_is_away_is_said_and_waited_for(

@@ -14,6 +14,7 @@ from indexer.db.connection import Database
 from indexer.jobs import endings
 from indexer.jobs.history import ensure_history
 from indexer.jobs.reaper import reap
+from indexer.services.dashboard.chainmap import read_map
 from indexer.services.exporter import Exporter
 from indexer.services.status import Pace, read_status
 from indexer.services.status import lately as status_lately
@@ -310,3 +311,42 @@ async def test_a_database_that_is_away_is_a_metric_and_a_reason(
     now[0] = 20.0
     assert b'indexer_database_up{schema="indexer"} 1.0' in await exporter.exposition()
     assert exporter.complaint() is None
+
+
+# Whatever anybody inserts as a payload: no form of ours, and no number of this world.
+ABSURD = (
+    "{}", "[]", "5", '"x"', '{"from": "x", "to": 3}', '{"from": null, "to": {}}',
+    '{"from": true, "to": 1}', '{"from": 1e30, "to": 1e31}', '{"height": 1e400}',
+    '{"from": 5, "to": 1e400}', '{"from": -1e400, "to": 5}', '{"height": 1.5}',
+)  # fmt: skip
+
+
+async def test_no_payload_that_anybody_inserted_keeps_the_status_from_being_read(
+    database: Database,
+) -> None:
+    for kind in (BLOCKS, "index_events", "mail"):
+        for status in ("pending", "failed", "running"):
+            await rows(
+                database,
+                "insert into {s}.jobs (kind, payload, status, attempts, progress,"
+                " claimed_at, locked_by, claim_token, locked_until)"
+                " select %s, payload::jsonb, %s, 1, '{\"next\": 1e400}',"
+                " now() - interval '1 minute', 'w', gen_random_uuid(), now()"
+                " from unnest(%s::text[]) as payload",
+                kind,
+                status,
+                list(ABSURD),
+            )
+    await rows(
+        database,
+        "insert into {s}.jobs_history (id, kind, payload, status, run_at, attempts,"
+        " created_at, finished_at, claimed_at, priority, errors, lost_leases, snoozes)"
+        " select 1000000 + n, 'mail', payload::jsonb, 'done', now(), 1, now(), now(),"
+        " now() - interval '1 minute', 10, 0, 0, 0"
+        " from unnest(%s::text[]) with ordinality as p (payload, n)",
+        list(ABSURD),
+    )
+    found = await read_status(database)
+    assert found["queue"]["pending"] == 3 * len(ABSURD)
+    assert (await metrics(database))["indexer_queue_running"] == 3 * len(ABSURD)
+    await read_map(database)

@@ -15,7 +15,7 @@ ranges = st.lists(
 
 
 def jobs(**states: list[BlockRange]) -> dict[str, list[BlockRange]]:
-    return {"failed": [], "running": [], "pending": [], **states}
+    return {"failed": [], "running": [], "pending": [], "behind": [], **states}
 
 
 @given(ranges, ranges, ranges, ranges, ranges, ranges, ranges, st.integers(1, 90))
@@ -62,7 +62,8 @@ def test_what_needs_a_look_stands_before_what_goes_on() -> None:
         jobs(
             failed=[BlockRange(40, 44)],
             running=[BlockRange(40, 46), BlockRange(50, 59)],
-            pending=[BlockRange(50, 69)],
+            pending=[BlockRange(46, 47), BlockRange(50, 69)],
+            behind=[BlockRange(48, 48)],
         ),
         head=109,
     )
@@ -71,9 +72,10 @@ def test_what_needs_a_look_stands_before_what_goes_on() -> None:
         "stored": [BlockRange(10, 39)],
         "failed": [BlockRange(40, 44)],
         "in_work": [BlockRange(45, 46), BlockRange(50, 59)],
-        "blocks_only": [BlockRange(47, 49)],
+        "blocks_only": [BlockRange(47, 48)],
         "queued": [BlockRange(60, 69)],
-        "missing": [BlockRange(70, 99)],
+        # A block whose receipts nobody is to fetch, and what was never stored.
+        "missing": [BlockRange(49, 49), BlockRange(70, 99)],
         "unplanned": [BlockRange(100, 109)],
     }
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from indexer.db.connection import Connection
+from indexer.db.connection import Connection, Database
 from indexer.db.queries import load
 from indexer.ranges import BlockRange, difference, intersection, union
 from indexer.services.kinds import INDEX_BLOCKS
 from indexer.store import chain, coverage
+from indexer.store.read import begin_snapshot
 
 _QUERIES = load("status")
 _PROVEN = _QUERIES["proven_ranges"]
@@ -27,7 +28,8 @@ STATES = (
     "unplanned",
 )
 
-# Jobs of a state beyond these are not drawn one by one; the queue's numbers know them.
+# Jobs of a state beyond these are not read. Where more of them wait, nothing is called
+# missing, for what looks it may well be queued.
 _JOBS_LIMIT = 20_000
 _LISTED_RUNS = 100
 
@@ -39,16 +41,20 @@ class ChainMap(NamedTuple):
     states: Mapping[str, list[BlockRange]]
 
 
-async def read_map(conn: Connection, *, head: int | None = None) -> ChainMap:
-    """Read the map from the coverage notes and the unfinished jobs."""
-    planned = await chain.planned(conn)
-    blocks = await coverage.covered(conn, dataset="blocks")
-    events = await coverage.covered(conn, dataset="events")
-    proven = intersection(await _proven(conn, "blocks"), await _proven(conn, "events"))
-    jobs = {
-        state: await _unfinished(conn, state)
-        for state in ("failed", "running", "pending")
-    }
+async def read_map(database: Database, *, head: int | None = None) -> ChainMap:
+    """Read the map from the coverage notes and the unfinished jobs.
+
+    As of one moment: between two, a job that ended in time would look missing.
+    """
+    async with database.connection() as conn, conn.transaction():
+        await begin_snapshot(conn)
+        planned = await chain.planned(conn)
+        blocks = await coverage.covered(conn, dataset="blocks")
+        events = await coverage.covered(conn, dataset="events")
+        proven = intersection(
+            await _proven(conn, "blocks"), await _proven(conn, "events")
+        )
+        jobs = await _unfinished(conn)
     return draw(planned, blocks, events, proven, jobs, head=head)
 
 
@@ -57,18 +63,31 @@ async def _proven(conn: Connection, dataset: coverage.Dataset) -> list[BlockRang
     return [BlockRange(first, last) for first, last in rows]
 
 
-async def _unfinished(conn: Connection, state: str) -> list[BlockRange]:
-    """Return the heights that jobs of a state are still to do."""
-    found = []
-    for kind, first, last, _, following in await _UNFINISHED.rows(
-        conn, status=state, limit=_JOBS_LIMIT
-    ):
-        if following is not None and first <= following <= last:
-            # What is behind it is stored; of blocks the events are still to come.
-            first = following if kind == INDEX_BLOCKS else first
-        if 0 <= first <= last:
-            found.append(BlockRange(first, last))
-    return union(found)
+async def _unfinished(conn: Connection) -> dict[str, list[BlockRange]]:
+    """Return the heights that jobs of each state are still to do.
+
+    ``behind``: whose blocks a job has stored, which asks for their receipts when it
+    ends.
+    """
+    found: dict[str, list[BlockRange]] = {"behind": []}
+    for state in ("failed", "running", "pending"):
+        found[state] = []
+        rows = await _UNFINISHED.rows(conn, status=state, limit=_JOBS_LIMIT)
+        for kind, first, last, _, following in rows:
+            if first is None or last is None:
+                # Not of our form, or no heights: its handler says so.
+                continue
+            if kind == INDEX_BLOCKS and following is not None and first < following:
+                found["behind"] += _range(first, min(last, following - 1))
+                first = following
+            found[state] += _range(first, last)
+        if state == "pending" and len(rows) >= _JOBS_LIMIT:
+            found[state] = await chain.planned(conn)
+    return {state: union(those) for state, those in found.items()}
+
+
+def _range(first: int, last: int) -> list[BlockRange]:
+    return [BlockRange(first, last)] if first <= last else []
 
 
 def draw(
@@ -83,7 +102,8 @@ def draw(
     """Say of every known height which state it is in; pure.
 
     What is stored needs nothing; of the rest a failed job shows before one that runs,
-    that before one that waits.
+    that before one that waits, for a block or only for its receipts. What nobody is
+    to do is missing, be it a block or the receipts of one.
     """
     known = union([*planned, *blocks, *jobs["running"], *jobs["pending"]])
     if not known:
@@ -91,15 +111,16 @@ def draw(
     whole = BlockRange(known[0].first, max(known[-1].last, head or 0))
     states: dict[str, list[BlockRange]] = {}
     complete = intersection(blocks, events)
+    waiting = union([*jobs["pending"], *jobs["behind"]])
     states["proven"] = intersection(proven, complete)
     states["stored"] = difference(complete, proven)
     left = difference([whole], complete)
     for state, those in (
         ("failed", jobs["failed"]),
         ("in_work", jobs["running"]),
+        ("blocks_only", intersection(blocks, waiting)),
         ("queued", jobs["pending"]),
-        ("blocks_only", blocks),
-        ("missing", planned),
+        ("missing", union([*planned, *blocks])),
     ):
         states[state] = intersection(left, those)
         left = difference(left, those)

@@ -113,8 +113,7 @@ class Dashboard:
 
     async def _read_map(self) -> ChainMap:
         status = await self._status.get()
-        async with self._database.connection() as conn:
-            return await read_map(conn, head=status["tip"]["head_block"])
+        return await read_map(self._database, head=status["tip"]["head_block"])
 
 
 class _Fresh:

@@ -19,6 +19,7 @@ export function duration(seconds) {
   for (const [size, name] of [[86400, "d"], [3600, "h"], [60, "min"]]) {
     if (Math.abs(seconds) >= size) return `${(seconds / size).toFixed(1)} ${name}`;
   }
+  if (seconds > 0 && seconds < 0.1) return `${(1000 * seconds).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
   return seconds !== 0 && Math.abs(seconds) < 10 ? `${seconds.toFixed(1)} s` : `${Math.round(seconds)} s`;
 }
 

@@ -35,14 +35,21 @@ function attention(status) {
   const said = [];
   const failing = queue.failed;
   if (tip.contradiction) said.push(["bad", `A node contradicts what was final: ${tip.contradiction}`]);
-  if (failing) said.push(["bad", `${count(failing)} failed job${failing === 1 ? "" : "s"}: ${status.failed[0]?.reason ?? ""}`]);
+  if (failing) {
+    const most = status.failed.length > 1 ? ", most of them" : "";
+    said.push(["bad", `${count(failing)} failed job${failing === 1 ? "" : "s"}${most}: ${status.failed[0]?.reason ?? ""}`]);
+  }
   for (const pin of database.vacuum_pins) {
     said.push(["bad", `Vacuum is held back by ${pin.holder} ${pin.name}${pin.user ? ` of ${pin.user}` : ""}. ${sentence(pin.remedy)}`]);
   }
   const nobody = !queue.running && queue.pending && !workers.length;
   if (nobody) said.push(["warn", `${count(queue.pending)} jobs wait and no worker is there: start indexer work`]);
-  if (!queue.pending && !queue.running && progress.missing_blocks) {
-    said.push(["warn", `${count(progress.missing_blocks)} planned blocks are missing and nothing is queued for them: run indexer plan again`]);
+  if (!queue.pending && !queue.running && (progress.missing_blocks || progress.missing_events)) {
+    const what = [
+      progress.missing_blocks ? `${count(progress.missing_blocks)} planned blocks` : "",
+      progress.missing_events ? `the receipts and logs of ${count(progress.missing_events)} blocks` : "",
+    ].filter(Boolean).join(" and ");
+    said.push(["warn", `${sentence(what)} are missing and nothing is queued for them: run indexer plan again`]);
   }
   if (tip.lag_blocks > 100) said.push(["warn", `The tip is ${count(tip.lag_blocks)} blocks behind the node`]);
   const { used, allowed } = database.connections;
@@ -58,7 +65,7 @@ function tiles(status) {
   const made = [
     ["Done", share === null ? "–" : percent(share), `${count(progress.planned_blocks)} blocks planned`],
     ["Rate", `${rate(progress.rate.blocks_per_second)}/s`, progress.rate.estimated ? "blocks, estimated" : "blocks stored"],
-    ["Left", progress.eta_seconds === 0 ? "nothing" : progress.eta_seconds === null ? "–" : duration(progress.eta_seconds), arrival(progress)],
+    ["Left", share === null ? "–" : progress.eta_seconds === 0 ? "nothing" : progress.eta_seconds === null ? "–" : duration(progress.eta_seconds), arrival(progress)],
     ["Tip", tip.highest_block === null ? "–" : count(tip.highest_block), tipNote(tip), "", "tip"],
     ["Queue", `${about}${count(queue.pending)}`, `${count(queue.running)} running`],
     ["Failed", count(queue.failed), queue.failed ? "see below" : "none", queue.failed ? "bad-text" : "", "failed-count"],
@@ -69,6 +76,7 @@ function tiles(status) {
 }
 
 function arrival(progress) {
+  if (!progress.planned_blocks) return "nothing is planned";
   if (progress.eta_seconds === 0) return "all that is planned is stored";
   if (!progress.eta_at) return "nothing moves";
   return `until ${new Date(progress.eta_at).toLocaleString([], { weekday: "short", hour: "2-digit", minute: "2-digit" })}`;
@@ -106,7 +114,7 @@ function queue(found) {
     ["Oldest waits", found.oldest_pending_seconds === null ? "nothing waits" : duration(found.oldest_pending_seconds)],
     ["Last hour", `${count(found.finished_last_hour)} finished, ${count(found.errors_last_hour)} errors, ${count(found.expired_leases_last_hour)} leases expired`],
     ["Repeated, failed", `${percent(found.retry_rate)} of executions, ${percent(found.failure_rate)} of jobs`],
-    ["Finding a job", `${(1000 * found.probe_seconds).toFixed(1)} ms`],
+    ["Finding a job", duration(found.probe_seconds)],
     ...(unknown.length ? [["Unknown kinds", `${unknown.join(", ")}: no worker of this program runs them`]] : []),
   ]);
 }
