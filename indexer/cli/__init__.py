@@ -13,23 +13,50 @@ from indexer import __version__
 from indexer.errors import ConfigError, IndexerError
 from indexer.log import redact
 
-# Where each command is. They are imported when they are run: web3 alone takes a
-# second, and `indexer status` does without it.
+# Where each command is, and the first sentence of its help. They are imported when they
+# are run, for together they take more than a second.
 _COMMANDS = {
-    "migrate": "indexer.cli.migrate",
-    "plan": "indexer.cli.plan",
-    "work": "indexer.cli.work",
-    "follow": "indexer.cli.follow",
-    "status": "indexer.cli.status",
-    "exporter": "indexer.cli.exporter",
-    "dashboard": "indexer.cli.dashboard",
-    "verify": "indexer.cli.verify",
-    "forget": "indexer.cli.forget",
-    "jobs": "indexer.cli.jobs",
-    "maintain": "indexer.cli.maintain",
-    "devnode": "indexer.cli.demo",
-    "demo": "indexer.cli.demo",
-    "bench": "indexer.cli.bench",
+    "migrate": (
+        "indexer.cli.migrate",
+        "Bring the schema up to date; safe from many hosts at once.",
+    ),
+    "plan": ("indexer.cli.plan", "Queue what is missing of a height range."),
+    "work": ("indexer.cli.work", "Claim jobs and run them until told to stop."),
+    "follow": (
+        "indexer.cli.follow",
+        "Keep the tip: store each new block with its job in one transaction.",
+    ),
+    "status": (
+        "indexer.cli.status",
+        "Show progress, gaps, queue, failures, workers, the tip and the database.",
+    ),
+    "exporter": (
+        "indexer.cli.exporter",
+        "Serve metrics of the queue and the database, once a database.",
+    ),
+    "dashboard": (
+        "indexer.cli.dashboard",
+        "Serve a page: the chain's map, throughput, queue, nodes and database.",
+    ),
+    "verify": (
+        "indexer.cli.verify",
+        "Prove what is stored from the stored rows alone, and report.",
+    ),
+    "forget": (
+        "indexer.cli.forget",
+        "Remove a range of heights with everything that hangs on it.",
+    ),
+    "jobs": ("indexer.cli.jobs", "List, show, retry and cancel jobs."),
+    "maintain": (
+        "indexer.cli.maintain",
+        "Do one pass of what workers also do on timers.",
+    ),
+    "devnode": (
+        "indexer.cli.demo",
+        "Run a deterministic EVM node for demos, tests and benchmarks.",
+    ),
+    "demo": ("indexer.cli.demo", "Show the whole thing with nothing but Python."),
+    "bench": ("indexer.cli.bench", "Measure this deployment with its own settings."),
 }
 
 
@@ -40,8 +67,17 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(_COMMANDS[cmd_name]), cmd_name)
+        module, _ = _COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(module), cmd_name)
         return command
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, summary) for name, (_, summary) in _COMMANDS.items()]
+            )
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

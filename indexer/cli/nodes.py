@@ -1,4 +1,4 @@
-"""Connect to the nodes that are named; apart, because it imports web3."""
+"""Connect to the nodes that are named."""
 
 from __future__ import annotations
 

@@ -6,13 +6,16 @@ import json
 import logging
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+import click
 import pytest
 
-from indexer.cli import main
+from indexer.cli import _COMMANDS, cli, main
 from indexer.devnode.server import DevnodeConfig, running_devnode
 from tests.support.program import (
     Program,
@@ -195,9 +198,36 @@ def test_failed_jobs_are_listed_shown_and_retried(database_url: str) -> None:
 
 def test_every_command_has_help(inside: Inside) -> None:
     _, listed, _ = inside("--help")
-    commands = re.findall(r"^  ([a-z]+)  ", listed, re.MULTILINE)
-    assert "plan" in commands
-    for command in commands:
+    said = " ".join(listed.split())
+    for command in _COMMANDS:
         code, out, _ = inside(command, "--help")
         assert code == 0
         assert f"Usage: indexer {command}" in out
+        # The list of commands is told what each of them says of itself.
+        summary = cli.get_command(click.Context(cli), command)
+        assert summary is not None
+        assert f" {command} {summary.get_short_help_str(limit=1000)}" in said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["plan", "--from", "0", "--to", "10"],
+        ["status"],
+        ["jobs", "list"],
+    ],
+    ids=" ".join,
+)
+def test_what_asks_no_node_starts_without_web3(
+    arguments: list[str], database_url: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "indexer", *arguments],
+        env=clean_environment({"INDEXER_DATABASE_URL": database_url}),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\| +click$", done.stderr, re.MULTILINE)
+    assert not re.search(r"\| +web3", done.stderr)

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from indexer.chain.rpc.http import HttpTransport
-from indexer.chain.rpc.sockets import IpcTransport, WebSocketTransport
 from indexer.chain.rpc.transport import (
     Answer,
     MaybeTooLarge,
@@ -38,6 +36,10 @@ def open_transport(url: str, headers: Mapping[str, str], timeout: float) -> Tran
     ``timeout`` is in seconds, for a whole request. Raises ConfigError for a URL
     that cannot be one.
     """
+    # web3 takes most of a second to be imported, and many a command asks no node.
+    from indexer.chain.rpc.http import HttpTransport
+    from indexer.chain.rpc.sockets import IpcTransport, WebSocketTransport
+
     scheme, separator, rest = url.partition("://")
     if not separator and Path(url).is_absolute():
         return IpcTransport(url, timeout)

@@ -150,7 +150,7 @@ const milliseconds = (seconds) => (seconds < 1 ? `${Math.round(1000 * seconds)} 
 
 function nodes(found) {
   if (!found.length) return show(at("nodes"), element("p", { className: "quiet", text: "No node was used yet." }));
-  const rows = found.map((each) => [each.name, each.state, limits(each.limits ?? {}), each.last_error || "none"]);
+  const rows = found.map((each) => [each.name, each.state, limits(each.limits ?? {}) || "not known yet", each.last_error || "none"]);
   return show(at("nodes"), table("Table of nodes", [["Node", ""], ["State", ""], ["What it takes", "long"], ["Last error", "long"]], rows));
 }
 
