@@ -247,6 +247,13 @@ async def test_a_full_notification_queue_shows(database_url: str) -> None:
 def test_every_query_shown_is_short_and_without_literals() -> None:
     shown = health._shown("alter role x\n  password 'o''pen' valid until '2030'")
     assert shown == "alter role x password '…' valid until '…'"
+    for secret in (
+        "$$hunter2 $ 'x'$$", "$it$hunter2 $$ $$$it$", "E'it\\'s hunter2'",
+        "e'\\\\'", "E'hunter2\\", "'hunter2\\'", "$$hunter2", "$a$hunter2 $$",
+    ):  # fmt: skip
+        assert health._shown(f"select x, {secret}") == "select x, '…'"
+    kept = "select f($1,$2), name'…' from a where b = $3 and \"E\" = 5"
+    assert health._shown(kept) == kept
     unfinished = health._shown("select 'secret that goes on and on")
     assert unfinished == "select '…'"
     long = health._shown("select " + "a, " * 200)

@@ -24,7 +24,13 @@ LONG_TRANSACTION = timedelta(seconds=10)
 # Where a snapshot's age in seconds is unknown (a standby's, a slot's, a hidden
 # session's), it is old after this many transactions: a vacuum's worth of dead rows.
 OLD_TRANSACTIONS = 1000
-_LITERAL = re.compile(r"'(?:[^']|'')*'?")
+# In quotes, with backslashes (E'…') or between dollars; the text may be cut anywhere.
+_LITERAL = re.compile(
+    r"""(?<!\w)[eE]'(?:[^'\\]|\\.|'')*(?:'|\\?$)
+    | '(?:[^']|'')*'?
+    | \$((?:[^\W\d]\w*)?)\$.*?(?:\$\1\$|$)""",
+    re.VERBOSE,
+)
 _QUERY_LENGTH = 160
 
 
