@@ -83,6 +83,9 @@ def test_the_page_lives_shows_a_hole_and_its_filling_and_passes_axe(
         )
     page.until(lambda: scene.legend("queued") == 1900, "what is queued")
     page.until(lambda: scene.legend("missing") == 100, "the hole")
+    page.until(
+        lambda: "run indexer plan again" in page.text("#attention"), "what to do"
+    )
     with scene.working():
         page.until(lambda: page.text("#workers td.long"), "the worker")
         page.until(lambda: page.text(DONE) == "45.0 %", "progress without a reload")
@@ -92,9 +95,6 @@ def test_the_page_lives_shows_a_hole_and_its_filling_and_passes_axe(
         page.until(lambda: page.text(DONE) == "95.0 %", "all but the hole")
         page.until(lambda: scene.legend("proven") == 1900, "the map all but the hole")
         assert scene.legend("missing") == 100
-        page.until(
-            lambda: "run indexer plan again" in page.text("#attention"), "what to do"
-        )
         plan(scene)
         page.until(lambda: page.text(DONE) == "100 %", "the hole filled")
         # The devnode's blocks can be proven, so all of them are.

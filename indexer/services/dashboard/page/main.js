@@ -22,9 +22,9 @@ async function get(path) {
 async function look() {
   try {
     const status = await get("api/status");
-    panels.showAll(status);
-    chart.add(status.progress.rate);
     await map.refresh();
+    panels.showAll(status, map.missing());
+    chart.add(status.progress.rate);
     answeredAt = Date.now();
     say("live", "live");
   } catch (error) {

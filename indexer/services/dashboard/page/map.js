@@ -42,6 +42,11 @@ export class ChainMap {
     this.#describe();
   }
 
+  // How many heights of the whole chain are missing, and nobody is to do them.
+  missing() {
+    return (this.all ?? this.found)?.totals.missing ?? 0;
+  }
+
   paint() {
     const found = this.found;
     if (!found) return;

@@ -4,11 +4,11 @@ import { bytes, count, duration, element, facts, percent, rate, show, table } fr
 
 const at = (id) => document.getElementById(id);
 
-export function showAll(status) {
+export function showAll(status, missing) {
   const { chain, schema } = status;
   at("chain").textContent = chain ? `chain ${chain.chain_id} in schema ${schema}` : `schema ${schema}, no chain yet`;
   document.title = `${title(status)} · indexer`;
-  attention(status);
+  attention(status, missing);
   tiles(status);
   throughput(status.progress);
   queue(status.queue);
@@ -30,8 +30,8 @@ function title(status) {
   return share === null ? "nothing planned" : percent(share);
 }
 
-function attention(status) {
-  const { queue, progress, database, tip, workers } = status;
+function attention(status, missing) {
+  const { queue, database, tip, workers } = status;
   const said = [];
   const failing = queue.failed;
   if (tip.contradiction) said.push(["bad", `A node contradicts what was final: ${tip.contradiction}`]);
@@ -44,12 +44,8 @@ function attention(status) {
   }
   const nobody = !queue.running && queue.pending && !workers.length;
   if (nobody) said.push(["warn", `${count(queue.pending)} jobs wait and no worker is there: start indexer work`]);
-  if (!queue.pending && !queue.running && (progress.missing_blocks || progress.missing_events)) {
-    const what = [
-      progress.missing_blocks ? `${count(progress.missing_blocks)} planned blocks` : "",
-      progress.missing_events ? `the receipts and logs of ${count(progress.missing_events)} blocks` : "",
-    ].filter(Boolean).join(" and ");
-    said.push(["warn", `${sentence(what)} are missing and nothing is queued for them: run indexer plan again`]);
+  if (missing) {
+    said.push(["warn", `${count(missing)} blocks, or their receipts, are missing and nothing is queued for them: run indexer plan again`]);
   }
   if (tip.lag_blocks > 100) said.push(["warn", `The tip is ${count(tip.lag_blocks)} blocks behind the node`]);
   const { used, allowed } = database.connections;
