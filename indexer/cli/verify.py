@@ -73,6 +73,11 @@ _MOST_PROCESSES = 4
     is_flag=True,
     help="Queue what is missing, and replace what is wrong by the node's.",
 )
+@click.option(
+    "--every-field",
+    is_flag=True,
+    help="Compare every field with the node's, also what no hash covers.",
+)
 @click.option("--restart", is_flag=True, help="Do not go on with an unfinished audit.")
 @click.option(
     "--processes",
@@ -91,6 +96,7 @@ def verify(
     sample: int | None,
     seed: int | None,
     repair: bool,
+    every_field: bool,
     restart: bool,
     processes: int,
     as_json: bool,
@@ -99,12 +105,14 @@ def verify(
     """Prove what is stored from the stored rows alone, and report.
 
     Gaps, links, counts, and every root recomputed; with --rpc-url also the hashes
-    against the node's. Exit code 1 where a fault is found, repaired or not. Run again
-    after an interruption, it goes on where it was.
+    against the node's, and with --every-field all that it gives of each block.
+    Exit code 1 where a fault is found, repaired or not. Run again after an
+    interruption, it goes on where it was.
     """
     config = settings(**given)
-    _check(config, first, end, sample=sample, seed=seed, repair=repair)
-    asked = Asked(first, end, sample, seed)
+    _check(config, first, end, sample=sample, seed=seed)
+    _check_nodes(config, repair=repair, every_field=every_field)
+    asked = Asked(first, end, sample, seed, every_field)
     with database_url(config) as url, _progress() as tell:
         report = asyncio.run(
             _verify(config, url, asked, repair, restart, processes, tell)
@@ -123,7 +131,6 @@ def _check(
     *,
     sample: int | None,
     seed: int | None,
-    repair: bool,
 ) -> None:
     if end is not None and end <= (first or 0):
         raise ConfigError(
@@ -132,10 +139,15 @@ def _check(
         )
     if seed is not None and sample is None:
         raise ConfigError("--seed is what --sample is drawn by; give that as well")
+
+
+def _check_nodes(config: Config, *, repair: bool, every_field: bool) -> None:
     if config.rpc_url:
         check_nodes(config)
     elif repair:
         raise ConfigError("--repair needs a node to fetch from: give --rpc-url")
+    elif every_field:
+        raise ConfigError("--every-field needs a node to compare with: give --rpc-url")
 
 
 async def _verify(

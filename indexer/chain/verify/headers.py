@@ -103,6 +103,7 @@ def _seal(block: BlockRow, fields: Fields) -> bytes:
 
 def _trailing(block: BlockRow, fields: Fields) -> Sequence[int | bytes | None]:
     """Return what forks have appended to the header, ``None`` where absent."""
+    _check_blobs(block)
     since_london = (
         block.base_fee_per_gas,
         block.withdrawals_root,
@@ -129,6 +130,18 @@ def _trailing(block: BlockRow, fields: Fields) -> Sequence[int | bytes | None]:
         None if fields.get(name) is None else data(fields, name),
         _quantity_or_none(fields, "slotNumber"),
     )
+
+
+def _check_blobs(block: BlockRow) -> None:
+    """Have both blob fields or neither.
+
+    Inside a header an absent number is encoded as zero is, so that one which the node
+    left out would prove and be stored as NULL. Cancun has brought the three together.
+    """
+    if block.parent_beacon_block_root is not None or block.blob_gas_used is not None:
+        _needed(block.excess_blob_gas, "excessBlobGas")
+    if block.parent_beacon_block_root is not None or block.excess_blob_gas is not None:
+        _needed(block.blob_gas_used, "blobGasUsed")
 
 
 def _quantity_or_none(fields: Fields, name: str) -> int | None:

@@ -6,6 +6,7 @@
 - ``piece``: a piece of the heights, chunk by chunk, and its coverage corrected
 - ``crew``: pieces in several processes
 - ``nodes``: stored hashes against a node's
+- ``fields``: every stored field against a node's
 - ``audit``: the whole: begin or go on, gather, report
 - ``record``: what is kept of it meanwhile
 - ``profile``: what can be proven, without a node to ask

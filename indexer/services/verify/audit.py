@@ -72,7 +72,11 @@ async def audit(
         None if identity is None else identity.chain_id,
         profile.name,
     )
-    comparison = None if endpoints is None else Comparison(database, endpoints)
+    comparison = (
+        None
+        if endpoints is None
+        else Comparison(database, endpoints, every_field=asked.every_field)
+    )
     run = _Run(database, kept, comparison, tell)
     await run.look(place, processes=processes)
     missing, waiting = await find_missing(database, kept.extent.wanted)

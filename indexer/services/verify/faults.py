@@ -24,6 +24,7 @@ class FaultKind(StrEnum):
     LOGS = "wrong logs"
     BLOOM = "wrong bloom"
     OTHER_BLOCK = "not the node's block"
+    OTHER_FIELD = "not what the node gives"
 
 
 class Fault(msgspec.Struct, frozen=True):

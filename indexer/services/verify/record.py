@@ -35,13 +35,15 @@ log = logging.getLogger(__name__)
 class Asked(NamedTuple):
     """What is to be looked at: ``first`` up to ``end``, not included; None is all.
 
-    ``sample`` is how many blocks, drawn by ``seed``; None is every one.
+    ``sample`` is how many blocks, drawn by ``seed``; None is every one. ``every_field``
+    is whether a node is asked for the blocks themselves, not their hashes alone.
     """
 
     first: int | None = None
     end: int | None = None
     sample: int | None = None
     seed: int | None = None
+    every_field: bool = False
 
 
 class _Noted(msgspec.Struct):

@@ -34,10 +34,11 @@ class Repair(msgspec.Struct):
 
 
 class Against(msgspec.Struct):
-    """Which nodes were asked for hashes, and how many they gave."""
+    """Which nodes were asked, for how many hashes and how many whole blocks."""
 
     nodes: list[str]
     hashes_compared: int
+    blocks_compared: int
     not_answered: list[str]
 
 
@@ -139,7 +140,12 @@ class Report(msgspec.Struct):
         else:
             for text in self.against.not_answered[:_SHOWN]:
                 yield f"not compared with a node: {text}"
-        yield f"covered by no hash of a block: {'; '.join(self.not_committed)}"
+        told = "compared with no node (--every-field with --rpc-url does)"
+        if self.against is not None and self.against.blocks_compared:
+            told = (
+                f"compared with the node's in {self.against.blocks_compared:,} blocks"
+            )
+        yield f"covered by no hash of a block: {'; '.join(self.not_committed)}: {told}"
 
     def _faults(self) -> Iterator[str]:
         for fault in self.faults[:_SHOWN]:
