@@ -34,7 +34,7 @@ _EVENTS = frozenset((Commitment.RECEIPTS, Commitment.BLOOM))
 
 # What every block's have alike, and how it is said that some of it is missing.
 _WITH_FIELDS = frozenset((Commitment.HEADER,))
-_LEFT_OUT = "the node gives no "
+LEFT_OUT = "the node gives no "
 
 T = TypeVar("T")
 
@@ -123,7 +123,7 @@ class Prover:
         for commitment, reason in proof.unprovable.items():
             if self.level == "strict":
                 raise ProofImpossible(number, commitment, reason)
-            if commitment in self._seen_proven and reason.startswith(_LEFT_OUT):
+            if commitment in self._seen_proven and reason.startswith(LEFT_OUT):
                 # Of other blocks it is given, so that it is missing is no quirk.
                 raise WithheldData(f"block {number}: {reason}", block_number=number)
             self._say(number, commitment, reason)

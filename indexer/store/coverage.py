@@ -19,6 +19,7 @@ BUCKET_HEIGHTS = 10_000
 
 _QUERIES = load("coverage")
 _EXTEND = _QUERIES["extend_coverage"]
+_ANY_PROVEN = _QUERIES["any_proven"]
 _COVERED = _QUERIES["covered_ranges"]
 _NOTED = _QUERIES["noted_in_bucket"]
 _CORRECT = _QUERIES["correct_coverage"]
@@ -83,6 +84,12 @@ async def covered(conn: Connection, *, dataset: Dataset) -> list[BlockRange]:
     """Return the noted heights as disjoint ranges, in order."""
     rows = await _COVERED.rows(conn, dataset=dataset)
     return [BlockRange(first, last) for first, last in rows]
+
+
+async def any_proven(conn: Connection, *, dataset: Dataset) -> bool:
+    """Return whether anything was ever proven."""
+    row = await _ANY_PROVEN.row(conn, dataset=dataset)
+    return row is not None and bool(row[0])
 
 
 async def noted(conn: Connection, *, dataset: Dataset, blocks: BlockRange) -> Noted:

@@ -9,7 +9,7 @@ from psycopg import errors as pg
 
 from indexer.db.connection import Connection, set_local_timeouts
 from indexer.db.queries import load
-from indexer.errors import DatabaseUnavailable
+from indexer.errors import DatabaseUnavailable, MigrationError
 from indexer.ranges import BlockRange
 from indexer.store.tables import ALL_TABLES, Table
 
@@ -38,7 +38,8 @@ async def ensure_partitions(conn: Connection, blocks: BlockRange) -> list[str]:
     ``conn`` is in autocommit; each partition is a transaction of its own. Any number
     of processes may do this at once, beside readers and writers.
 
-    Raises DatabaseUnavailable where a lock could not be had in many tries.
+    Raises DatabaseUnavailable where a lock could not be had in many tries, and
+    MigrationError where a table of a partition's name was detached.
     """
     wanted = range(
         blocks.first // HEIGHTS_PER_PARTITION, blocks.last // HEIGHTS_PER_PARTITION + 1
@@ -64,9 +65,24 @@ async def _make(conn: Connection, table: Table, index: int) -> bool:
             return await _make_once(conn, table, index)
         except (pg.LockNotAvailable, pg.DeadlockDetected):
             await asyncio.sleep(0.1 * (attempt + 1))
+        except pg.DuplicateTable:
+            raise _detached(conn, table, index) from None
     raise DatabaseUnavailable(
         f"could not attach {partition_name(table, index)}: another session holds a "
         f"conflicting lock on {conn.schema}.{table.name}; see pg_locks and try again"
+    )
+
+
+def _detached(conn: Connection, table: Table, index: int) -> MigrationError:
+    """Return the error of a partition that somebody took out, and may still want."""
+    name = f"{conn.schema}.{partition_name(table, index)}"
+    first = index * HEIGHTS_PER_PARTITION
+    return MigrationError(
+        f"{name} is there, but is no partition of {conn.schema}.{table.name}: somebody "
+        f"has detached it. Put it back with `alter table {conn.schema}.{table.name} "
+        f"attach partition {name} for values from ({first}) to "
+        f"({first + HEIGHTS_PER_PARTITION})`, or drop it and have its blocks fetched "
+        "again"
     )
 
 

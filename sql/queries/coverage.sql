@@ -29,6 +29,13 @@ set
     unprovable = c.unprovable + excluded.unprovable,
     wrong = c.wrong - excluded.proven - excluded.unprovable;
 
+-- name: any_proven
+-- Whether anything of a dataset was ever proven.
+select exists (
+    select from {schema}.coverage
+    where dataset = %(dataset)s::text and not isempty(proven)
+);
+
 -- name: covered_ranges
 -- The stored ranges of a dataset as few inclusive intervals, in order.
 select lower(piece), upper(piece) - 1

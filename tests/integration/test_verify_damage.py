@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import pytest
 
 from indexer.devnode.server import Devnode, DevnodeConfig, running_devnode
+from indexer.errors import MigrationError
 from indexer.services.verify.faults import FaultKind
 from tests.support import postgres
 from tests.support.auditing import auditing
@@ -35,6 +38,11 @@ def indexed(server: str, template: str, node: Devnode) -> Iterator[str]:
         worked = run("work", "--drain", *where)
         assert worked.returncode == 0, worked.stderr
         yield url
+
+
+def copied(server: str, url: str) -> AbstractContextManager[str]:
+    """A copy of a database that a test may leave as it likes."""
+    return postgres.new_database(server, urlsplit(url).path.removeprefix("/"))
 
 
 class Damage(NamedTuple):
@@ -341,3 +349,83 @@ async def test_c3_coverage_calls_nothing_proven_that_was_found_wrong(
     assert all(
         differences(node.url, indexed, range(each, each + 1)) == [] for each in stored
     )
+
+
+async def test_c3_what_the_node_has_no_block_for_is_left_with_what_to_do(
+    indexed: str, server: str, node: Devnode
+) -> None:
+    with copied(server, indexed) as url:
+        async with auditing(url, node.url) as here:
+            await here.run(
+                "insert into indexer.blocks (number, hash, parent_hash) "
+                "values (999999, '\\x01', '\\x02')"
+            )
+            await here.run(
+                "insert into indexer.coverage (dataset, bucket, stored) "
+                "values ('blocks', 77, '{[770000,770010)}')"
+            )
+            report = await here.verify()
+            assert [(each.kind, each.first) for each in report.faults] == [
+                (FaultKind.MISSING_BLOCK, 770_000),
+                (FaultKind.HEADER, 999_999),
+            ]
+            done = await here.repair(report)
+            assert done.jobs_queued == 0
+            for text, (first, end) in zip(
+                done.left, [(770_000, 770_010), (999_999, 1_000_000)], strict=True
+            ):
+                command = f"forget --from {first} --to {end}"
+                assert f"`indexer {command}` removes them" in text
+                forgot = run(*command.split(), "--yes", "--database-url", url)
+                assert forgot.returncode == 0, forgot.stderr
+            assert (await here.verify(with_node=True)).faults == []
+
+
+async def test_a_partition_that_was_detached_is_named_with_what_to_do(
+    indexed: str, server: str, node: Devnode
+) -> None:
+    with copied(server, indexed) as url:
+        async with auditing(url, node.url) as here:
+            await here.run(
+                "alter table indexer.logs detach partition indexer.logs_p000000"
+            )
+            report = await here.verify()
+            assert {each.kind for each in report.faults} >= {FaultKind.RECEIPTS}
+            with pytest.raises(MigrationError, match="detached it") as caught:
+                await here.repair(report)
+            await here.run(str(caught.value).split("`")[1])
+            assert (await here.verify(with_node=True)).faults == []
+
+
+# Where nothing was asked for; what is there then is more than was.
+_OUTSIDE = {
+    "a block that nobody made above the chain": Damage(
+        "insert into indexer.blocks (number, hash, parent_hash) select 260, '\\x01', "
+        "hash from indexer.blocks where number = 259 returning number",
+        {FaultKind.HEADER},
+    ),
+    "rows below the first block": Damage(
+        "create table indexer.blocks_below partition of indexer.blocks "
+        "for values from (-10) to (0);"
+        "insert into indexer.blocks (number, hash, parent_hash) "
+        "values (-1, '\\x01', '\\x02') returning number",
+        {FaultKind.ORPHANED_ROWS},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _OUTSIDE)
+async def test_c3_damage_outside_what_was_asked_for_is_named_and_repaired(
+    indexed: str, server: str, node: Devnode, name: str
+) -> None:
+    with copied(server, indexed) as url:
+        async with auditing(url, node.url) as here:
+            for statement in _OUTSIDE[name].done_by.split(";"):
+                await here.run(statement)
+            report = await here.verify()
+            assert {each.kind for each in report.faults} == _OUTSIDE[name].kinds
+            await here.repair(report)
+            assert (await here.verify(with_node=True)).faults == []
+        assert differences(node.url, url, range(STORED.stop)) == []
+        assert value(url, "select min(number) from indexer.blocks") == 0
+        assert value(url, "select min(length(hash)) from indexer.blocks") == 32

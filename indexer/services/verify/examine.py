@@ -18,6 +18,7 @@ from indexer.chain.verify.trie import EMPTY_ROOT
 from indexer.errors import ChainDataError
 from indexer.ranges import BlockRange, difference, intersection, runs
 from indexer.rows import BlockData, BlockEvents, BlockRow
+from indexer.services.proofs import LEFT_OUT
 from indexer.services.verify.each import KINDS, prove_each
 from indexer.services.verify.faults import Fault, FaultKind, Found
 from indexer.store.read import StoredRows
@@ -26,6 +27,7 @@ from indexer.store.read import StoredRows
 Unprovable: TypeAlias = Mapping[Commitment, str]
 
 _OF_BLOCK = (Commitment.HEADER, Commitment.TRANSACTIONS, Commitment.WITHDRAWALS)
+_BELOW_GENESIS = "no chain has a block below its first one"
 _OF_EVENTS = (Commitment.RECEIPTS, Commitment.BLOOM)
 
 
@@ -52,6 +54,9 @@ class Examination:
         self.found.rows += rows.row_count
         linked = below
         for data, events in zip(rows.blocks, rows.events, strict=True):
+            if data.block.number < 0:
+                self._fault(FaultKind.ORPHANED_ROWS, data.block.number, _BELOW_GENESIS)
+                continue
             self._link(data.block, linked)
             self._block(data)
             self._events(data, events)
@@ -150,6 +155,28 @@ class Examination:
             self.unprovable[dataset][number] = proof.unprovable
         else:
             self.proven[dataset].append(number)
+
+    def left_out(self) -> dict[int, str]:
+        """Return the headers that lack a field which every header has, and which."""
+        return {
+            number: reason
+            for number, reasons in self.unprovable["blocks"].items()
+            if (reason := reasons.get(Commitment.HEADER, "")).startswith(LEFT_OUT)
+        }
+
+    def name_left_out(self, *, elsewhere: bool) -> None:
+        """Take them for wrong where other headers have theirs.
+
+        ``elsewhere`` is whether headers of other heights have been proven.
+        """
+        if not elsewhere and not self.proven["blocks"]:
+            return
+        for number, reason in self.left_out().items():
+            del self.unprovable["blocks"][number]
+            self._fault(
+                FaultKind.HEADER, number, f"others are proven, but of this {reason}"
+            )
+            self.wrong["blocks"].append(number)
 
     def doubt(self, dataset: str, known: Sequence[BlockRange]) -> None:
         """Take heights that were proven, or wrong, once and cannot be proven for wrong.

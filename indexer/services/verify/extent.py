@@ -77,6 +77,9 @@ async def find_extent(
         orphans = await _with_children(conn, difference(rows, present), whole)
     named = first is not None or end is not None
     wanted = [whole] if named else union(planned + noted + present)
+    if high >= 0:
+        # By hand anything can be stored, also below the first block of all.
+        wanted = intersection(wanted, [BlockRange(0, high)])
     return Extent(wanted, intersection(union(noted + present + orphans), [whole]))
 
 

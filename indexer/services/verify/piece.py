@@ -125,7 +125,9 @@ class Auditor:
             await begin_snapshot(conn)
             await set_local_timeouts(conn)
             rows = await read_rows(conn, chunk)
-            below = await stored.block_hash(conn, chunk.first - 1)
+            below = None
+            if chunk.first > 0:
+                below = await stored.block_hash(conn, chunk.first - 1)
             examination = Examination(self._profile)
             examination.look_at(
                 rows, None if below is None else (chunk.first - 1, below)
@@ -155,6 +157,10 @@ class Auditor:
         ]
         for dataset in _DATASETS:
             before = await coverage.noted(self._conn, dataset=dataset, blocks=chunk)
+            if dataset == "blocks" and found.left_out():
+                found.name_left_out(
+                    elsewhere=await coverage.any_proven(self._conn, dataset=dataset)
+                )
             found.doubt(dataset, union([*before.proven, *before.wrong]))
             proven = runs(found.proven[dataset])
             now = Noted(

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from indexer.chain.endpoint import Endpoint
 from indexer.chain.endpoints import Endpoints
+from indexer.chain.tip import head_number
 from indexer.db.connection import Database
 from indexer.db.queries import load
-from indexer.errors import ChainDataError, RpcError, TransientError
+from indexer.errors import ChainDataError, NotYetAvailable, RpcError, TransientError
 from indexer.jobs import backlog
 from indexer.jobs.backlog import JobFilter
 from indexer.ranges import BlockRange, difference, intersection, split, union
@@ -67,18 +68,33 @@ async def repair(
     orphaned = union(
         each.blocks for each in faults if each.kind is FaultKind.ORPHANED_ROWS
     )
-    await _plan_missing(database, union(missing + intersection(orphaned, wanted)), done)
+    missing = union(missing + intersection(orphaned, wanted))
+    if missing:
+        head = await head_number(endpoints)
+        for run in difference(missing, [BlockRange(0, head)]):
+            done.left.append(
+                f"blocks {run}: the node's head is {head}, so there is nothing to "
+                f"fetch{_forgetting(run)}"
+            )
+        missing = intersection(missing, [BlockRange(0, head)])
+    await _plan_missing(database, missing, done)
     await _remove_orphans(database, difference(orphaned, wanted), done)
     for run in _wrong(faults):
         for part in split(run, _AT_ONCE):
             try:
                 await _replace(database, endpoints, prover, part, run)
             except (ChainDataError, RpcError, TransientError) as error:
-                done.left.append(f"blocks {part}: {error}")
+                way_on = isinstance(error, NotYetAvailable) and _forgetting(part)
+                done.left.append(f"blocks {part}: {error}{way_on or ''}")
             else:
                 done.replaced.append(part)
                 log.info("replaced blocks %s by the node's", part)
     return done
+
+
+def _forgetting(part: BlockRange) -> str:
+    """Say how to be rid of blocks that the chain does not have."""
+    return f"; `indexer forget --from {part.first} --to {part.last + 1}` removes them"
 
 
 def _wrong(faults: list[Fault]) -> list[BlockRange]:
@@ -114,8 +130,10 @@ async def _remove_orphans(
 ) -> None:
     for run in orphaned:
         for part in split(run, coverage.BUCKET_HEIGHTS):
+            # Below the first block of all a block is as wrong as its rows.
+            delete = _DELETE if part.last < 0 else _DELETE_ORPHANS
             async with database.transaction() as conn:
-                await _DELETE_ORPHANS.run(conn, first=part.first, last=part.last)
+                await delete.run(conn, first=part.first, last=part.last)
         done.removed.append(run)
 
 
