@@ -23,7 +23,7 @@ from indexer.devnode.server import DevnodeConfig, serve
 from indexer.errors import ConfigError
 from indexer.services.demo import Answer, demo_node, run_demo
 from indexer.services.status import read_status
-from indexer.services.work import pool_size
+from indexer.services.work import pool_size, tune_collector
 
 # Whoever kills the demo and runs it again sits before it and waits.
 _LEASE = timedelta(seconds=10)
@@ -129,8 +129,14 @@ def devnode(
         faults=() if schedule else named,
         schedule=schedule,
     )
+
+    def ready(url: str) -> None:
+        # Walking through all the hashes of a long chain takes tens of milliseconds.
+        tune_collector()
+        click.echo(url)
+
     try:
-        asyncio.run(serve(config, on_ready=lambda url: click.echo(url)))
+        asyncio.run(serve(config, on_ready=ready))
     except KeyboardInterrupt:
         click.echo("stopped", err=True)
 

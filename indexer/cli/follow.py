@@ -37,6 +37,7 @@ from indexer.services.telemetry import (
     serve_metrics,
     watch,
 )
+from indexer.services.work import tune_collector
 
 
 def _start(
@@ -116,6 +117,8 @@ async def _follow(
                 follower.request_stop, end_within=end_within(config)
             ) as stopped:
                 async with schema_watched(database, follower.request_stop):
+                    # A collection in between is what a new block would wait for.
+                    tune_collector()
                     written = await follower.run()
     click.echo(f"{written} blocks stored; the next is {follower.next_height}", err=True)
     return stopped.exit_code
