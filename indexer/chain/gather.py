@@ -90,7 +90,7 @@ class Gathering(Generic[I, T]):
             for item, outcome in zip(left, outcomes, strict=True):
                 number = self._height(item)
                 if isinstance(outcome, IndexerError):
-                    failed[number] = outcome
+                    failed[number] = _without_frames(outcome)
                 else:
                     found[number] = outcome
                     failed.pop(number, None)
@@ -190,6 +190,15 @@ class Gathering(Generic[I, T]):
                 f"is there: {error}",
                 block_number=number,
             )
+
+
+def _without_frames(error: IndexerError) -> IndexerError:
+    """Let go of what the functions held that an error came through: whole replies."""
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return error
 
 
 def _any_of(failed: dict[int, IndexerError]) -> IndexerError | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 
@@ -207,3 +209,30 @@ async def test_whether_a_node_knows_the_finalized_tag_is_found_out(
         parse_faults("error:code=-39001,message=Unknown block")[0]
     )
     assert not await knows_finalized(nodes[0])
+
+
+async def test_p1_an_error_that_is_kept_holds_no_reply(stack: AsyncExitStack) -> None:
+    nodes = await _nodes(stack, 1)
+
+    class Reply:
+        """Megabytes that a function has in hand when it fails."""
+
+    replies: weakref.WeakSet[Reply] = weakref.WeakSet()
+
+    def raised(height: int) -> IndexerError:
+        reply = Reply()
+        replies.add(reply)
+        try:
+            try:
+                raise KeyError("a field")
+            except KeyError as error:
+                raise InconsistentResponse("a lie", block_number=height) from error
+        except InconsistentResponse as error:
+            return error
+
+    nodes.answers[nodes[0]] = raised
+    gathered = await nodes.gather([10, 11])
+
+    assert sorted(gathered.failed) == [10, 11]
+    gc.collect()
+    assert len(replies) == 0
