@@ -105,6 +105,45 @@ def test_no_secret_of_a_url_is_in_its_error_or_name() -> None:
     assert "node.example" in transport.name
 
 
+def test_two_keys_of_one_host_are_told_apart_without_being_shown() -> None:
+    names = [Endpoint(f"https://node.example/v2/{key}").key for key in ("k1s", "k2s")]
+    assert len(set(names)) == 2
+    assert all(name.startswith("node.example ") for name in names)
+    assert not any(key in name for name in names for key in ("k1s", "k2s"))
+
+
+@pytest.mark.parametrize("scheme", ["http", "ws"])
+async def test_a_handshake_that_is_cancelled_leaves_no_connection_and_no_lock(
+    scheme: str,
+) -> None:
+    arrived: asyncio.Queue[asyncio.Event] = asyncio.Queue()
+
+    async def silent(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        left = asyncio.Event()
+        arrived.put_nowait(left)
+        try:
+            while await reader.read(65536):
+                pass
+        except ConnectionError:
+            pass
+        left.set()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        endpoint = Endpoint(f"{scheme}://127.0.0.1:{port}", timeout=20)
+        for _ in range(3):
+            asked = asyncio.create_task(endpoint.call("eth_blockNumber", []))
+            # Each comes to the node: none waits for one that is cancelled.
+            left = await asyncio.wait_for(arrived.get(), 10)
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+            await asyncio.wait_for(left.wait(), 10)
+        await endpoint.close()
+
+
 async def test_calls_and_batches_come_back(endpoint: Endpoint) -> None:
     assert bytes(await endpoint.call("eth_blockNumber", [])) == b'"0x10"'
     assert await _echo(endpoint, 15) == list(range(15))
