@@ -177,7 +177,6 @@ async def _measure(
     if case.load in ("", "full"):
         await tidy(database)
         await flush_to_disk(database)
-    await flush_to_disk(database)
     before = await _position(database)
     async with watched(database) as beside:
         drained = await _drain(_settings(database, bench, case), bench.workers)
