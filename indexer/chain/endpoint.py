@@ -78,7 +78,6 @@ class Endpoint:
         on their way begins.
         """
         self.transport: Final = open_transport(url, headers or {}, timeout)
-        self.name: Final = self.transport.name
         self.key: Final = _key(url)
         self.receipts_way = ReceiptsWay.BY_HASH
         self.is_checked = False
@@ -98,6 +97,15 @@ class Endpoint:
 
     def __repr__(self) -> str:
         return f"<Endpoint {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """What it is called in logs, errors and metrics; no secret is in it."""
+        return self.transport.name
+
+    def tell_apart(self) -> None:
+        """Add to the name what tells two keys of one host apart."""
+        self.transport.name += self.key[self.key.rindex(" ") :]
 
     @property
     def is_busy(self) -> bool:

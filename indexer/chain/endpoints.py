@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeVar
@@ -48,6 +49,10 @@ class Endpoints:
 
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self.all: Final = tuple(endpoints)
+        names = Counter(each.name for each in self.all)
+        for each in self.all:
+            if names[each.name] > 1:
+                each.tell_apart()
         self.patience = PATIENCE_SECONDS
         self._expected: ChainIdentity | None = None
 

@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from indexer.chain.endpoint import Endpoint
+from indexer.chain.endpoints import Endpoints
 from indexer.chain.envelope import Call
 from indexer.chain.rpc import SubscriptionUnsupported, open_transport
 from indexer.errors import (
@@ -110,6 +111,20 @@ def test_two_keys_of_one_host_are_told_apart_without_being_shown() -> None:
     assert len(set(names)) == 2
     assert all(name.startswith("node.example ") for name in names)
     assert not any(key in name for name in names for key in ("k1s", "k2s"))
+
+
+async def test_only_where_names_are_the_same_a_digest_tells_them_apart() -> None:
+    urls = [f"https://node.example/v2/{key}" for key in ("k1s", "k2s")]
+    async with Endpoints.from_urls([*urls, "https://other.example/k3s"]) as endpoints:
+        one, another, other = endpoints.all
+        assert one.name != another.name
+        assert {each.name.rpartition(" #")[0] for each in (one, another)} == {
+            Endpoint(urls[0]).name
+        }
+        assert other.name == Endpoint("https://other.example/k3s").name
+        # In what a node is blamed for as well.
+        assert another.name in str(another.transport.unavailable("is gone"))
+        assert "k2s" not in another.name
 
 
 @pytest.mark.parametrize("scheme", ["http", "ws"])

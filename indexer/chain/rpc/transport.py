@@ -34,7 +34,7 @@ class Transport(ABC):
     """One connection (or pool of them) to one node."""
 
     def __init__(self, url: str, timeout: float) -> None:
-        self.name: Final = redact_url(url)
+        self.name = redact_url(url)
         self.timeout: Final = timeout
 
     @abstractmethod
