@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers format check bench compare-queues soak chaos wheel clean
+.PHONY: help setup demo test lint types layers format check bench compare-queues compare-etl soak chaos wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ bench: $(VENV)/.dev ## Measure; prints ratios, asserts nothing
 
 compare-queues: $(VENV)/.dev ## Measure this queue beside two others; installs those
 	@$(BIN)/python -m tests.bench.compare_queues
+
+compare-etl: $(VENV)/.dev ## Measure ethereum-etl and this program on one node; installs it
+	@$(BIN)/python -m tests.bench.compare_etl
 
 soak: $(VENV)/.dev ## Index long ranges from a node that is wrong one time in ten
 	$(BIN)/pytest -m soak -s tests/e2e/test_soak.py
