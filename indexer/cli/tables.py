@@ -19,19 +19,32 @@ def print_status(found: dict[str, Any]) -> None:
     """Print the status on stdout; sections with nothing to say are left out."""
     console = Console()
     console.print(_facts(_title(found), _overview(found)))
-    for title, columns, rows in (
-        ("Queue", ("kind", "pending", "running", "failed"), _queue_rows(found)),
-        ("Failed jobs", ("jobs", "kind", "reason", "to retry"), _failed_rows(found)),
-        ("Workers", ("name", "claims", "up", "seen", "holds"), _worker_rows(found)),
-        ("Nodes", ("name", "state", "limits", "last error"), _endpoint_rows(found)),
-    ):
-        listed = list(rows)
-        if listed:
-            table = Table(*columns, title=title, title_justify="left")
-            for row in listed:
-                table.add_row(*(escape(cell) for cell in row))
-            console.print(table)
+    queue = ("kind", "pending", "running", "failed")
+    _print_table(console, "Queue", queue, _queue_rows(found))
+    reasons = ("jobs", "kind", "reason")
+    _print_table(console, "Failed jobs", reasons, _failed_rows(found))
+    for each in found["failed"]:
+        # On a line of its own, however long, for whoever copies it.
+        console.print(f"to retry: {each['retry']}", markup=False, soft_wrap=True)
+    workers = ("name", "claims", "up", "seen", "holds")
+    _print_table(console, "Workers", workers, _worker_rows(found))
+    nodes = ("name", "state", "limits", "last error")
+    _print_table(console, "Nodes", nodes, _endpoint_rows(found))
     console.print(_facts("Database", database_rows(found["database"])))
+
+
+def _print_table(
+    console: Console, title: str, columns: tuple[str, ...], rows: _Rows
+) -> None:
+    listed = list(rows)
+    if not listed:
+        return
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in listed:
+        table.add_row(*(escape(cell) for cell in row))
+    console.print(table)
 
 
 def _facts(title: str, rows: Iterable[tuple[str, str]]) -> Table:
@@ -101,6 +114,8 @@ def _rate(progress: dict[str, Any]) -> str:
         text = f"about {text}"
     if rate["window_seconds"]:
         text += f" over {duration(rate['window_seconds'])}"
+    if not progress["planned_blocks"]:
+        return f"{text}; nothing is planned (indexer plan)"
     if eta == 0:
         return f"{text}; all that is planned is stored"
     if eta is None:
@@ -111,6 +126,8 @@ def _rate(progress: dict[str, Any]) -> str:
 def _gaps(progress: dict[str, Any]) -> str:
     audited = progress["audited_at"]
     as_of = f"as of the audit of {audited}" if audited else "never audited"
+    if not progress["planned_blocks"]:
+        return "none, as nothing is planned"
     if not progress["missing_blocks"]:
         return f"none among the planned blocks ({as_of})"
     listed = ", ".join(f"{each['from']}..{each['to']}" for each in progress["gaps"])
@@ -173,7 +190,7 @@ def _queue_rows(found: dict[str, Any]) -> _Rows:
 
 def _failed_rows(found: dict[str, Any]) -> _Rows:
     for each in found["failed"]:
-        yield f"{each['jobs']:,}", each["kind"], each["reason"], each["retry"]
+        yield f"{each['jobs']:,}", each["kind"], each["reason"]
 
 
 def _worker_rows(found: dict[str, Any]) -> _Rows:
