@@ -7,6 +7,7 @@ leaves session state behind, so a transaction-mode pooler may stand in between.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 
 import psycopg
@@ -30,6 +31,13 @@ _NETWORK: dict[str, str] = {
     "target_session_attrs": "read-write",
 }
 
+# Wins over the URL, the environment and the role: with another one, a single character
+# that it lacks in a job of somebody's makes every claim fail.
+_ENCODING = {"client_encoding": "UTF8"}
+
+# Where the network is silent as well, nobody hears the cancel request.
+_CANCEL_SECONDS = 1.0
+
 # Told of each COPY: the table, how many rows, how many bytes were sent.
 Copied = Callable[[str, int, int], None]
 
@@ -43,7 +51,9 @@ class Connection(psycopg.AsyncConnection[TupleRow]):
 
     ``reply_timeout`` in seconds bounds how long one answer is waited for: behind a
     proxy that acknowledges and forgets, neither keepalives nor the server's own
-    timeouts end a wait. A connection that gave none in time is closed.
+    timeouts end a wait. A connection that gave none in time is closed, and the server
+    told to give up: what waits there for a lock does not notice, and each try would
+    leave one more session behind it.
     """
 
     schema: str = "indexer"
@@ -66,6 +76,8 @@ class Connection(psycopg.AsyncConnection[TupleRow]):
         try:
             return await super().wait(_bounded(gen, self.reply_timeout), interval)
         except NoAnswer:
+            with suppress(psycopg.Error, OSError):
+                await self.cancel_safe(timeout=_CANCEL_SECONDS)
             self.pgconn.finish()
             raise
 
@@ -88,6 +100,8 @@ class SyncConnection(psycopg.Connection[TupleRow]):
         try:
             return super().wait(_bounded(gen, self.reply_timeout), interval)
         except NoAnswer:
+            with suppress(psycopg.Error, OSError):
+                self.cancel_safe(timeout=_CANCEL_SECONDS)
             self.pgconn.finish()
             raise
 
@@ -120,7 +134,7 @@ def conninfo(url: str, *, application: str) -> str:
             "looks like postgresql://host:5432/database?user=name"
         ) from None
     ours = {**_NETWORK, "application_name": application}
-    return make_conninfo("", **{**ours, **given})
+    return make_conninfo("", **{**ours, **given, **_ENCODING})
 
 
 async def connect(

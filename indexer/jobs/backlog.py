@@ -7,13 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+import psycopg
+
 from indexer.db.committed import rows_committed
 from indexer.db.connection import Connection, set_local_timeouts
 from indexer.db.queries import load
+from indexer.errors import ConfigError
 from indexer.jobs.claims import pending_lanes
 from indexer.jobs.errortext import clean
 from indexer.jobs.history import ensure_history
-from indexer.jobs.job import Json
 from indexer.jobs.payloads import check_kind, encode_payloads, is_too_deep
 
 _QUERIES = load("backlog")
@@ -56,8 +58,8 @@ class JobRecord(NamedTuple):
     snoozes: int
     claimed_at: datetime | None
     finished_at: datetime | None
-    progress: Json | None
-    result: Json | None
+    progress: object
+    result: object
     last_error: str | None
 
 
@@ -100,19 +102,26 @@ async def enqueue(
     """Add a job for each payload by one statement; return their ids in order.
 
     In the caller's transaction the jobs appear, and wake workers, when it commits.
-    Raises ConfigError, before anything is sent, for a payload that cannot be stored.
+    Raises ConfigError for a payload that cannot be stored, before anything is sent
+    unless only the database's encoding is in the way.
     """
     check_kind(kind)
     if not payloads:
         return []
-    rows = await rows_committed(
-        conn,
-        _ENQUEUE,
-        kind=kind,
-        payloads=encode_payloads(kind, payloads),
-        priority=priority,
-        run_after=run_after if run_after is not None else timedelta(0),
-    )
+    try:
+        rows = await rows_committed(
+            conn,
+            _ENQUEUE,
+            kind=kind,
+            payloads=encode_payloads(kind, payloads),
+            priority=priority,
+            run_after=run_after if run_after is not None else timedelta(0),
+        )
+    except psycopg.errors.UntranslatableCharacter as error:
+        raise ConfigError(
+            f"the {kind!r} jobs cannot be stored: the database's encoding has no place "
+            f"for a character of theirs ({error}); create it with encoding UTF8"
+        ) from error
     return [row[0] for row in rows]
 
 
@@ -148,7 +157,7 @@ async def list_jobs(
 ) -> list[JobRecord]:
     """Return the newest jobs that match, finished ones included."""
     rows = await rows_committed(conn, _LIST, limit=limit, **which.parameters())
-    return [JobRecord(row[0], row[1], _readable(row[2]), *row[3:]) for row in rows]
+    return [_read(JobRecord(*row)) for row in rows]
 
 
 async def show_job(conn: Connection, *, job_id: int) -> JobRecord | None:
@@ -186,11 +195,19 @@ async def cancel(conn: Connection, *, which: JobFilter) -> Cancelled:
     return Cancelled(ended, requested)
 
 
-def _readable(payload: str) -> object:
-    # Anybody may insert a payload that Python cannot read; it is shown all the same.
-    if is_too_deep(payload):
-        return payload
+def _read(found: JobRecord) -> JobRecord:
+    return found._replace(
+        payload=_readable(found.payload),
+        progress=_readable(found.progress),
+        result=_readable(found.result),
+    )
+
+
+def _readable(text: object) -> object:
+    # Anybody may insert JSON that Python cannot read; it is shown all the same.
+    if not isinstance(text, str) or is_too_deep(text):
+        return text
     try:
-        return json.loads(payload)
+        return json.loads(text)
     except ValueError:
-        return payload
+        return text

@@ -90,9 +90,9 @@ async def claim(
     """Take up to ``limit`` due jobs of one lane, in order of ``run_at, id``.
 
     One statement, committed at once: ``conn`` is in autocommit. Only jobs behind
-    ``after`` are looked at. A job whose payload cannot be read is failed here and not
-    returned; others come in its place. ``magnitude`` is that of the table, where it
-    was just seen: then small claims are not planned each time.
+    ``after`` are looked at. A job whose payload or progress cannot be read is failed
+    here and not returned; others come in its place. ``magnitude`` is that of the
+    table, where it was just seen: then small claims are not planned each time.
     """
     rows = await rows_committed(
         conn,
@@ -111,9 +111,8 @@ async def claim(
         try:
             jobs.append(Job.from_row(row))
         except ValueError as error:
-            _LOG.error("job %s has a payload that cannot be read: %s", row[0], error)
-            reason = f"its payload cannot be read: {error}"
-            await fail(conn, job_id=row[0], token=row[3], error=reason)
+            _LOG.error("job %s failed: %s", row[0], error)
+            await fail(conn, job_id=row[0], token=row[3], error=str(error))
     unreadable = len(rows) - len(jobs)
     if unreadable:
         jobs += await claim(

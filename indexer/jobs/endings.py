@@ -43,7 +43,8 @@ async def complete(
 
     Where today's partition of the history is missing it is made; where it cannot be
     made the job is finished without a record, for its work is done. Neither breaks
-    the transaction that ``conn`` may be in.
+    the transaction that ``conn`` may be in. Raises DatabaseUnavailable where another
+    makes it in that very moment: done again it works.
     """
     await _finish(conn, job_id=job_id, token=token, status="done", result=result)
 
@@ -113,15 +114,22 @@ async def _finish(
     conn: Connection, *, job_id: int, token: UUID, status: str, result: Json | None
 ) -> None:
     for may_make in (True, False):
-        rows = await rows_committed(
-            conn,
-            _FINISH,
-            job_id=job_id,
-            token=token,
-            status=status,
-            result=Jsonb(result) if result is not None else None,
-            schema=conn.schema,
-        )
+        try:
+            rows = await rows_committed(
+                conn,
+                _FINISH,
+                job_id=job_id,
+                token=token,
+                status=status,
+                result=Jsonb(result) if result is not None else None,
+                schema=conn.schema,
+            )
+        except pg.CheckViolation as error:
+            # Somebody attached today's partition after this statement had looked for
+            # the table's partitions, and before it asked whether there is one.
+            raise DatabaseUnavailable(
+                f"completing job {job_id}: today's history is just being made ({error})"
+            ) from error
         has_home, is_finished = rows[0]
         if is_finished:
             return

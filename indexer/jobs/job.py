@@ -41,17 +41,29 @@ class Job(NamedTuple):
     def from_row(cls, row: TupleRow) -> Job:
         """Read a row of ``claim_jobs``.
 
-        Raises ValueError where the payload is no object that can be read: anybody
-        may have inserted it, and PostgreSQL takes numbers and depths Python does not.
+        Raises ValueError where payload or progress is no object that can be read:
+        anybody may have written it, and PostgreSQL takes numbers and depths Python
+        does not.
         """
-        if is_too_deep(row[2]):
-            raise ValueError(f"it is nested deeper than {MAX_NESTING} levels")
-        payload = json.loads(row[2])
-        if not isinstance(payload, dict):
-            raise ValueError(f"it is no JSON object but {type(payload).__name__}")
-        return cls(row[0], row[1], payload, *row[3:])
+        payload = _object("payload", row[2])
+        progress = None if row[6] is None else _object("progress", row[6])
+        return cls(*row)._replace(payload=payload, progress=progress)
 
     def summary(self) -> str:
         """Return kind and payload in one short line."""
         text = json.dumps(self.payload, ensure_ascii=True)
         return f"{self.kind} {text if len(text) <= 100 else text[:99] + '…'}"
+
+
+def _object(what: str, text: str) -> Json:
+    if is_too_deep(text):
+        problem = f"it is nested deeper than {MAX_NESTING} levels"
+        raise ValueError(f"its {what} cannot be read: {problem}")
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"its {what} cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        problem = f"it is no JSON object but {type(found).__name__}"
+        raise ValueError(f"its {what} cannot be read: {problem}")
+    return found

@@ -47,7 +47,7 @@ select exists (
 select
     id, kind, payload::text, status, run_at, attempts, locked_by, locked_until,
     created_at, priority, errors, lost_leases, snoozes, claimed_at, finished_at,
-    progress, result, last_error
+    progress::text, result::text, last_error
 from {schema}.jobs_all
 where (%(ids)s::bigint[] is null or id = any(%(ids)s::bigint[]))
     and (%(kind)s::text is null or kind = %(kind)s::text)

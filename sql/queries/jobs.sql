@@ -19,7 +19,8 @@ with due as materialized (
 claimed as (
     update {schema}.jobs as j
     set status = 'running',
-        attempts = j.attempts + 1,
+        -- Anybody may have inserted the largest integer: no row may break the claim.
+        attempts = least(j.attempts, 2147483646) + 1,
         locked_by = %(worker)s::text,
         claim_token = pg_catalog.gen_random_uuid(),
         claimed_at = clock_timestamp(),
@@ -33,7 +34,7 @@ claimed as (
         j.deadline_at, j.cancel_requested_at
 )
 select
-    id, kind, payload::text, claim_token, attempts, priority, progress, errors,
+    id, kind, payload::text, claim_token, attempts, priority, progress::text, errors,
     lost_leases, snoozes, created_at, run_at, claimed_at, deadline_at,
     cancel_requested_at is not null
 from claimed
@@ -194,19 +195,19 @@ returning id;
 -- Give a job back after an error, later each time; `failed` once the limit is reached.
 update {schema}.jobs
 set status = case
-        when errors + 1 >= %(max_errors)s::integer then 'failed' else 'pending'
+        when errors >= %(max_errors)s::integer - 1 then 'failed' else 'pending'
     end,
     run_at = case
-        when errors + 1 >= %(max_errors)s::integer then run_at
+        when errors >= %(max_errors)s::integer - 1 then run_at
         else clock_timestamp() + pg_catalog.make_interval(
             secs => least(
                 3600,
-                30 * pg_catalog.power(2::float8, least(errors + 1, 20))
+                30 * pg_catalog.power(2::float8, least(errors, 19) + 1)
                 * (0.5 + pg_catalog.random())
             )
         )
     end,
-    errors = errors + 1,
+    errors = least(errors, 2147483646) + 1,
     last_error = %(error)s::text,
     last_error_at = clock_timestamp(),
     locked_by = null,
@@ -224,7 +225,7 @@ update {schema}.jobs
 set status = 'pending',
     run_at = clock_timestamp() + %(delay)s::interval,
     attempts = greatest(attempts - 1, 0),
-    snoozes = snoozes + 1,
+    snoozes = least(snoozes, 2147483646) + 1,
     last_error = coalesce(%(error)s::text, last_error),
     last_error_at = case
         when %(error)s::text is null then last_error_at else clock_timestamp()
@@ -335,7 +336,8 @@ with expired as materialized (
     select id
     from {schema}.jobs
     where status = 'running'
-        and locked_until < now()
+        -- None at all was written by hand, and nobody else would ever end it.
+        and (locked_until is null or locked_until < now())
         -- After a restart of the server nobody could renew: give everyone a lease.
         and pg_catalog.pg_postmaster_start_time() < now() - %(lease)s::interval
     order by id
@@ -344,23 +346,23 @@ with expired as materialized (
 )
 update {schema}.jobs as j
 set status = case
-        when j.lost_leases + 1 >= %(max_lost_leases)s::integer then 'failed'
+        when j.lost_leases >= %(max_lost_leases)s::integer - 1 then 'failed'
         else 'pending'
     end,
     run_at = case
-        when j.lost_leases + 1 >= %(max_lost_leases)s::integer then j.run_at
+        when j.lost_leases >= %(max_lost_leases)s::integer - 1 then j.run_at
         else clock_timestamp() + pg_catalog.make_interval(
             secs => least(
                 3600,
-                30 * pg_catalog.power(2::float8, least(j.lost_leases + 1, 20))
+                30 * pg_catalog.power(2::float8, least(j.lost_leases, 19) + 1)
                 * (0.5 + pg_catalog.random())
             )
         )
     end,
-    lost_leases = j.lost_leases + 1,
+    lost_leases = least(j.lost_leases, 2147483646) + 1,
     last_error = case
-        when j.lost_leases + 1 >= %(max_lost_leases)s::integer
-            then 'lost its lease ' || (j.lost_leases + 1)::text
+        when j.lost_leases >= %(max_lost_leases)s::integer - 1
+            then 'lost its lease ' || (j.lost_leases::bigint + 1)::text
                 || ' times, last by worker ' || coalesce(j.locked_by, 'unknown')
         else j.last_error
     end,
@@ -376,7 +378,7 @@ returning j.id, j.kind, j.status, j.lost_leases;
 -- How many claims are past their lease, and not taken back yet.
 select count(*)
 from {schema}.jobs
-where status = 'running' and locked_until < now();
+where status = 'running' and (locked_until is null or locked_until < now());
 
 -- name: end_silent_copies
 -- Whoever is stopped in the middle of a COPY keeps its locks: the server waits for data

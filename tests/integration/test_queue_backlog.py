@@ -2,10 +2,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from uuid import uuid4
 
+import psycopg
 import pytest
 
 from indexer.db.connection import Database
+from indexer.db.migrate import migrate
 from indexer.errors import ConfigError
 from indexer.jobs import endings
 from indexer.jobs.backlog import (
@@ -22,6 +25,7 @@ from indexer.jobs.backlog import (
 )
 from indexer.jobs.errortext import MAX_ERROR_BYTES, UNRECORDABLE
 from tests.support.jobs import KIND, add, claim, claim_one, queue, record, rows
+from tests.support.postgres import in_database
 
 
 @pytest.fixture
@@ -87,6 +91,34 @@ async def test_q11_a_payload_that_cannot_be_stored_leaves_nothing_behind(
     assert await rows(database, "select payload from {s}.jobs") == [({"n": 1},)]
 
 
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+async def test_q11_a_database_of_another_encoding_takes_what_it_has_a_place_for(
+    server: str, encoding: str
+) -> None:
+    name = f"test_{uuid4().hex}"
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(
+            f"create database {name} template template0 encoding '{encoding}'"
+            " lc_collate 'C' lc_ctype 'C'"
+        )
+        url = in_database(server, name)
+        try:
+            await migrate(url, schema="indexer")
+            async with queue(url) as database:
+                await add(database)
+                if encoding == "LATIN1":
+                    with pytest.raises(ConfigError, match="encoding UTF8"):
+                        await add(database, kind="漢")
+                async with database.connection() as conn:
+                    job = await claim_one(database)
+                    await endings.fail(
+                        conn, job_id=job.id, token=job.claim_token, error="no 漢"
+                    )
+                assert (await record(database, job.id)).status == "failed"
+        finally:
+            admin.execute(f"drop database {name} with (force)")
+
+
 async def test_counts_kinds_and_ages(database: Database) -> None:
     async with database.connection() as conn:
         assert await oldest_pending_age(conn) is None
@@ -146,12 +178,13 @@ async def test_a_payload_that_cannot_be_read_is_listed_all_the_same(
     digits = "1" + "0" * 5000
     await rows(
         database,
-        "insert into {s}.jobs (kind, payload) values ('x', %s::jsonb)",
+        "insert into {s}.jobs (kind, payload, progress)"
+        " select 'x', j, j from (select %s::jsonb) as it (j)",
         f'{{"n": {digits}}}',
     )
     async with database.connection() as conn:
         [found] = await list_jobs(conn, which=JobFilter())
-    assert found.payload == f'{{"n": {digits}}}'
+    assert found.payload == found.progress == f'{{"n": {digits}}}'
 
 
 async def test_failed_jobs_start_again_from_zero_and_keep_their_progress(

@@ -13,10 +13,22 @@ import pytest
 from indexer.db.committed import rows_committed
 from indexer.db.connection import Database
 from indexer.db.queries import Query, load
-from indexer.jobs import claims
+from indexer.jobs import claims, endings
 from indexer.jobs.claims import pending_lanes
 from indexer.jobs.endings import release_strays
-from tests.support.jobs import KIND, LEASE, add, claim, claim_one, queue, record, rows
+from indexer.jobs.reaper import reap
+from tests.support.jobs import (
+    KIND,
+    LEASE,
+    add,
+    claim,
+    claim_one,
+    expire,
+    make_due,
+    queue,
+    record,
+    rows,
+)
 
 _METHODS = (
     *("hashjoin", "mergejoin", "material", "memoize", "hashagg", "sort"),
@@ -261,6 +273,91 @@ async def test_a_payload_that_cannot_be_read_fails_its_job_and_no_other(
     failed = await record(database, bad)
     assert failed.status == "failed"
     assert "payload cannot be read" in (failed.last_error or "")
+
+
+@pytest.mark.parametrize(
+    "progress",
+    ["[1]", '{"n": 1' + "0" * 5000 + "}", "[" * 3000 + "]" * 3000],
+    ids=["an array", "a number of 5,001 digits", "3,000 arrays in another"],
+)
+async def test_a_progress_that_cannot_be_read_fails_its_job_and_no_other(
+    database: Database, progress: str
+) -> None:
+    bad, good = await add(database, 2)
+    await rows(
+        database,
+        "update {s}.jobs set progress = %s::jsonb where id = %s",
+        progress,
+        bad,
+    )
+
+    assert [job.id for job in await claim(database, 2)] == [good]
+
+    failed = await record(database, bad)
+    assert failed.status == "failed"
+    assert "progress cannot be read" in (failed.last_error or "")
+
+
+async def test_q1_no_counter_however_large_breaks_a_claim_or_its_end(
+    database: Database,
+) -> None:
+    most = 2**31 - 1
+    ids = await add(database, 3)
+    counters = ("attempts", "errors", "lost_leases", "snoozes")
+    await rows(
+        database,
+        "update {s}.jobs set " + ", ".join(f"{each} = {most}" for each in counters),
+    )
+
+    erred, snoozed, reaped = await claim(database, 3)
+
+    assert [erred.id, snoozed.id, reaped.id] == ids
+    assert erred.attempts == most
+    await expire(database, reaped.id)
+    async with database.connection() as conn:
+        await endings.retry(
+            conn, job_id=erred.id, token=erred.claim_token, error="no", max_errors=5
+        )
+        await endings.snooze(
+            conn,
+            job_id=snoozed.id,
+            token=snoozed.claim_token,
+            delay=timedelta(minutes=1),
+        )
+        # Shorter than the server has been up.
+        lease = timedelta(milliseconds=100)
+        await reap(conn, lease=lease, max_lost_leases=20)
+    found = {job_id: await record(database, job_id) for job_id in ids}
+    assert (found[erred.id].status, found[erred.id].errors) == ("failed", most)
+    assert (found[snoozed.id].status, found[snoozed.id].snoozes) == ("pending", most)
+    assert (found[reaped.id].status, found[reaped.id].lost_leases) == ("failed", most)
+
+
+async def test_q1_no_character_breaks_a_claim_whatever_the_clients_encoding(
+    database: Database, database_url: str
+) -> None:
+    name = psycopg.conninfo.conninfo_to_dict(database_url)["dbname"]
+    await rows(database, f"alter database \"{name}\" set client_encoding = 'LATIN1'")
+    await rows(
+        database,
+        'insert into {s}.jobs (kind, payload) values (%s, \'{"t": "漢"}\')',
+        KIND,
+    )
+    latin = psycopg.conninfo.make_conninfo(database_url, client_encoding="LATIN1")
+    for url in (database_url, latin):
+        async with Database(url, schema="indexer") as other:
+            job = await claim_one(other)
+            assert job.payload == {"t": "漢"}
+            async with other.connection() as conn:
+                await endings.retry(
+                    conn,
+                    job_id=job.id,
+                    token=job.claim_token,
+                    error="no 漢",
+                    max_errors=5,
+                )
+        assert (await record(database, job.id)).last_error == "no 漢"
+        await make_due(database)
 
 
 @pytest.mark.parametrize("time", ["infinity", "-infinity", "0044-03-15 12:00+00 BC"])

@@ -260,6 +260,35 @@ async def test_where_no_partition_can_be_made_the_work_still_counts(
     assert f"job {job_id} ended as done but is in no history" in caplog.text
 
 
+@pytest.mark.parametrize("inside", [True, False], ids=["in a transaction", "alone"])
+async def test_a_partition_that_takes_no_row_yet_is_an_outage_and_no_error(
+    database: Database, inside: bool
+) -> None:
+    # As it looks to a statement that began before the partition was attached.
+    await _drop_history(database)
+    [[day]] = await rows(
+        database, "select to_char(now() at time zone 'UTC', 'YYYYMMDD')"
+    )
+    await rows(
+        database,
+        f"create table {{s}}.jobs_history_{day} partition of {{s}}.jobs_history"
+        " for values from ('2000-01-01') to ('2000-01-02')",
+    )
+    [job_id] = await add(database)
+    subject = execution(database, await claim_one(database))
+
+    with pytest.raises(DatabaseUnavailable, match="just being made"):
+        if inside:
+            async with subject.finish() as conn:
+                await write(conn, 1)
+        else:
+            async with database.connection() as conn:
+                await endings.complete(conn, job_id=job_id, token=subject.token)
+
+    assert await effects(database) == []
+    assert (await record(database, job_id)).status == "running"
+
+
 async def _drop_history(database: Database) -> None:
     names = await rows(
         database,

@@ -16,7 +16,7 @@ from indexer.jobs import endings
 from indexer.jobs import reaper as reaper_module
 from indexer.jobs.claims import fence
 from indexer.jobs.observer import NoObserver
-from indexer.jobs.reaper import Reaped, Reaper, end_silent_copies, reap
+from indexer.jobs.reaper import Reaped, Reaper, end_silent_copies, lapsed_claims, reap
 from indexer.jobs.settings import WorkerSettings
 from indexer.jobs.upkeep import Upkeep
 from indexer.tasks import end_tasks
@@ -67,6 +67,15 @@ async def test_q6_only_an_expired_lease_is_taken_back(database: Database) -> Non
     assert token is None
     assert (taken.lost_leases, taken.errors, taken.attempts) == (1, 0, 1)
     assert (kept.status, kept.lost_leases) == ("running", 0)
+
+
+async def test_q6_what_runs_without_a_lease_is_taken_back(database: Database) -> None:
+    [job_id] = await add(database)
+    await rows(database, "update {s}.jobs set status = 'running'")
+
+    async with database.connection() as conn:
+        assert await lapsed_claims(conn) == 1
+    assert await sweep(database) == [(job_id, KIND, "pending", 1)]
 
 
 async def test_q6_who_was_reaped_completes_nothing(database: Database) -> None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from indexer.db.connection import Database
+from indexer.db.connection import Database, connect_sync
 from indexer.errors import DatabaseUnavailable
 from indexer.jobs.execution import Execution
 from indexer.jobs.worker import Worker, WorkerSettings
@@ -40,6 +40,33 @@ async def test_q12_a_plain_statement_waits_for_no_answer_for_ever(
                 assert conn.closed
             path.heal()
             assert await rows(disturbed, "select 1") == [(1,)]
+
+
+async def test_q12_what_is_given_up_while_it_waits_for_a_lock_leaves_no_session_behind(
+    database: Database,
+) -> None:
+    [job_id] = await add(database)
+
+    async def none_waits() -> bool:
+        [[waiting]] = await rows(
+            database,
+            "select count(*) from pg_stat_activity"
+            " where datname = current_database() and wait_event_type = 'Lock'",
+        )
+        return int(waiting) == 0
+
+    touch = b"update indexer.jobs set snoozes = 0"
+    beat = connect_sync(database.url, schema="indexer")
+    beat.reply_timeout = SHORT.total_seconds()
+    async with database.transaction() as holder:
+        await holder.execute(b"lock table indexer.jobs in access exclusive mode")
+        async with database.connection(reply_timeout=SHORT) as conn:
+            with pytest.raises(psycopg.OperationalError, match="no answer within"):
+                await conn.execute(touch)
+        with pytest.raises(psycopg.OperationalError, match="no answer within"):
+            await asyncio.to_thread(beat.execute, touch)
+        await until(none_waits)
+    assert (await claim_one(database)).id == job_id
 
 
 async def test_q12_a_statement_that_is_cancelled_on_a_silent_connection_ends(
